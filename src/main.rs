@@ -1,0 +1,2 @@
+//! The `yardmaster` binary.
+fn main() {}
