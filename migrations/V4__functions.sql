@@ -1,0 +1,241 @@
+-- Functions that people call. All run with the caller's own rights.
+
+-- ---------------------------------------------------------------- job_submit
+
+-- Refuses keys that nobody knows, so that a misspelt one does not pass silently.
+CREATE FUNCTION yardmaster.check_keys(what text, given jsonb, known text[]) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE unknown text;
+BEGIN
+    IF jsonb_typeof(given) IS DISTINCT FROM 'object' THEN
+        RAISE EXCEPTION '% must be an object, not %', what, coalesce(jsonb_typeof(given), 'null') USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT k INTO unknown FROM jsonb_object_keys(given) k WHERE k <> ALL (known) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'unknown key "%" in %', unknown, what
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Known are ' || array_to_string(known, ', ') || '.';
+    END IF;
+END $$;
+
+-- Submits a job given as the JSON form of a job file; returns its id. With a key the call is idempotent: the same
+-- content returns the same id, other content is an error. Everything happens in the caller's transaction.
+CREATE FUNCTION yardmaster.job_submit(job jsonb) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    new_job_id bigint;
+    job_owner name := coalesce(job->>'owner', current_user);
+    job_priority integer := coalesce((job->>'priority')::integer, 0);
+    hash bytea := sha256(convert_to(job::text, 'UTF8'));
+    existing record;
+    wrong record;
+    ids bigint[];
+BEGIN
+    PERFORM yardmaster.check_keys('the job', job, ARRAY['description', 'job_type', 'priority', 'key', 'owner', 'timeout', 'retry', 'task']);
+    IF jsonb_typeof(coalesce(job->'task', '[]')) <> 'array' THEN
+        RAISE EXCEPTION '"task" must be a list of tasks' USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF job->>'key' IS NOT NULL THEN
+        SELECT j.job_id, j.content_hash INTO existing FROM yardmaster.job_spec j
+         WHERE j.owner_oid = yardmaster.role_oid(job_owner) AND j.key = job->>'key';
+        IF FOUND THEN
+            IF existing.content_hash = hash THEN
+                RETURN existing.job_id;
+            END IF;
+            RAISE EXCEPTION 'key "%" was used for job % with other content', job->>'key', existing.job_id
+                USING ERRCODE = 'unique_violation', HINT = 'Use a new key for a new job.';
+        END IF;
+    END IF;
+
+    new_job_id := nextval('yardmaster.job_spec_job_id_seq');
+    BEGIN
+        INSERT INTO yardmaster.job_spec (job_id, job_type, description, owner, priority, key, content_hash, retry, timeout)
+        VALUES (new_job_id, job->>'job_type', job->>'description', job_owner, job_priority, job->>'key', hash,
+                job->'retry', (job->>'timeout')::interval);
+    EXCEPTION WHEN unique_violation THEN
+        -- A twin committed between our look and our insert: look again, once.
+        SELECT j.job_id, j.content_hash INTO existing FROM yardmaster.job_spec j
+         WHERE j.owner_oid = yardmaster.role_oid(job_owner) AND j.key = job->>'key';
+        IF FOUND AND existing.content_hash = hash THEN
+            RETURN existing.job_id;
+        END IF;
+        RAISE EXCEPTION 'key "%" is in use for another job', job->>'key' USING ERRCODE = 'unique_violation', HINT = 'Use a new key for a new job.';
+    END;
+
+    IF jsonb_array_length(coalesce(job->'task', '[]')) = 0 THEN
+        RETURN new_job_id;
+    END IF;
+
+    -- Keys and types first, in one pass, naming the task by its place and name.
+    FOR wrong IN
+        SELECT t.place, t.value FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
+         WHERE jsonb_typeof(t.value) <> 'object'
+            OR (t.value - ARRAY['name', 'command', 'depends_on', 'node', 'nodes_involved', 'owner', 'priority',
+                                'not_before', 'timeout', 'transactional', 'retry']) <> '{}'
+         LIMIT 1
+    LOOP
+        PERFORM yardmaster.check_keys(format('task %s (%s)', wrong.place, coalesce(wrong.value->>'name', 'unnamed')), wrong.value,
+            ARRAY['name', 'command', 'depends_on', 'node', 'nodes_involved', 'owner', 'priority', 'not_before',
+                  'timeout', 'transactional', 'retry']);
+    END LOOP;
+
+    PERFORM yardmaster.check_target(t.owner, t.node)
+       FROM (SELECT DISTINCT coalesce(t.value->>'owner', job_owner)::name AS owner, t.value->>'node' AS node
+               FROM jsonb_array_elements(job->'task') t(value)) t;
+
+    -- Ids in the order of the file, so that a file in dependency order needs no search for cycles.
+    ids := ARRAY(SELECT nextval('yardmaster.task_spec_task_id_seq') FROM generate_series(1, jsonb_array_length(job->'task')));
+
+    INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
+                                      not_before, retry, timeout, transactional)
+    SELECT ids[t.place], new_job_id, t.value->>'name', coalesce(t.value->>'owner', job_owner), t.value->>'command',
+           t.value->>'node',
+           CASE WHEN t.value ? 'nodes_involved' THEN ARRAY(SELECT jsonb_array_elements_text(t.value->'nodes_involved')) END,
+           coalesce((t.value->>'priority')::integer, job_priority), (t.value->>'not_before')::timestamptz,
+           t.value->'retry', (t.value->>'timeout')::interval, (t.value->>'transactional')::boolean
+      FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
+     ORDER BY t.place;
+
+    WITH named AS (
+        SELECT t.value->>'name' AS name, t.place FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
+         WHERE t.value ? 'name'
+    ), edge AS (
+        SELECT t.place, coalesce(t.value->>'name', 'number ' || t.place) AS task, dependency.name
+          FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
+         CROSS JOIN LATERAL jsonb_array_elements_text(t.value->'depends_on') dependency(name)
+         WHERE t.value ? 'depends_on'
+    )
+    SELECT edge.task, edge.name INTO wrong FROM edge LEFT JOIN named USING (name) WHERE named.place IS NULL LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'task % depends on "%", which is not a task of this job', wrong.task, wrong.name
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+
+    IF EXISTS (SELECT FROM jsonb_array_elements(job->'task') t(value) WHERE t.value ? 'depends_on') THEN
+        INSERT INTO yardmaster.task_depend (job_id, task_id, depends_on)
+        SELECT DISTINCT new_job_id, ids[t.place], ids[named.place]
+          FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
+         CROSS JOIN LATERAL jsonb_array_elements_text(t.value->'depends_on') dependency(name)
+          JOIN (SELECT n.value->>'name' AS name, n.place FROM jsonb_array_elements(job->'task') WITH ORDINALITY n(value, place)
+                 WHERE n.value ? 'name') named ON named.name = dependency.name;
+    END IF;
+    RETURN new_job_id;
+END $$;
+
+-- ---------------------------------------------------------------- steering
+
+-- Each inserts a request row in the caller's transaction; the leader carries it out after the commit and writes
+-- on the row what came of it. An unknown id, and another role's, is an error.
+
+CREATE FUNCTION yardmaster.job_request(kind yardmaster.request_kind, p_job_id bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    new_id bigint := nextval('yardmaster.request_request_id_seq');
+BEGIN
+    IF p_job_id IS NULL OR NOT yardmaster.may_steer(p_job_id) THEN
+        RAISE EXCEPTION 'job % does not exist', coalesce(p_job_id::text, 'NULL') USING ERRCODE = 'undefined_object';
+    END IF;
+    INSERT INTO yardmaster.request (request_id, kind, job_id) VALUES (new_id, kind, p_job_id);
+    RETURN new_id;
+END $$;
+
+CREATE FUNCTION yardmaster.task_request(kind yardmaster.request_kind, p_task_id bigint, argument text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    found_job_id bigint;
+    new_id bigint := nextval('yardmaster.request_request_id_seq');
+BEGIN
+    SELECT t.job_id INTO found_job_id FROM yardmaster.task t WHERE t.task_id = p_task_id;
+    IF found_job_id IS NULL OR NOT yardmaster.may_steer(found_job_id) THEN
+        RAISE EXCEPTION 'task % does not exist', coalesce(p_task_id::text, 'NULL') USING ERRCODE = 'undefined_object';
+    END IF;
+    INSERT INTO yardmaster.request (request_id, kind, job_id, task_id, argument)
+    VALUES (new_id, kind, found_job_id, p_task_id, argument);
+    RETURN new_id;
+END $$;
+
+CREATE FUNCTION yardmaster.job_cancel(job_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.job_request('job_cancel', job_id) $$;
+CREATE FUNCTION yardmaster.task_cancel(task_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.task_request('task_cancel', task_id, NULL) $$;
+CREATE FUNCTION yardmaster.job_retry(job_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.job_request('job_retry', job_id) $$;
+CREATE FUNCTION yardmaster.job_pause(job_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.job_request('job_pause', job_id) $$;
+CREATE FUNCTION yardmaster.job_resume(job_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.job_request('job_resume', job_id) $$;
+
+-- Runs a failed, cancelled or unscheduled task again, with another command if one is given, which needs the right
+-- to become the task's owner.
+CREATE FUNCTION yardmaster.task_retry(task_id bigint, command text DEFAULT NULL) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE task_owner name;
+BEGIN
+    IF command IS NOT NULL THEN
+        SELECT t.owner INTO task_owner FROM yardmaster.task t WHERE t.task_id = task_retry.task_id;
+        IF FOUND AND NOT yardmaster.may_become(task_owner) THEN
+            RAISE EXCEPTION 'changing the command of task % needs the right to become role "%"', task_id, task_owner
+                USING ERRCODE = 'insufficient_privilege';
+        END IF;
+        IF command !~ '[^\s]' THEN
+            RAISE EXCEPTION 'the command of a task must not be empty' USING ERRCODE = 'check_violation';
+        END IF;
+    END IF;
+    RETURN yardmaster.task_request('task_retry', task_id, command);
+END $$;
+
+-- ---------------------------------------------------------------- waiting
+
+-- Was this job, or task, inserted by the transaction that asks? (Its rows are invisible to the leader until then.)
+CREATE FUNCTION yardmaster.is_of_this_transaction(what text, id bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (
+        SELECT FROM yardmaster.job_spec j
+         WHERE j.job_id = CASE what WHEN 'job' THEN id ELSE (SELECT t.job_id FROM yardmaster.task t WHERE t.task_id = id) END
+           AND j.submit_xid = pg_current_xact_id_if_assigned()) $$;
+
+-- Looks by key every 100 ms (each statement of a volatile function has a snapshot of its own) and holds a
+-- snapshot while it sleeps, so it ends after wait.max_sql and points to the command line.
+CREATE FUNCTION yardmaster.wait_for(what text, id bigint, desired text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    reached text;
+    terminal text[] := CASE what WHEN 'job' THEN ARRAY['finished', 'cancelled', 'failed']
+                                 ELSE ARRAY['done', 'error', 'unscheduled', 'cancelled'] END;
+    submitted xid8;
+    deadline timestamptz := clock_timestamp()
+        + coalesce((SELECT p.value::interval FROM yardmaster.published p WHERE p.key = 'wait.max_sql'), interval '10 minutes');
+BEGIN
+    IF current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION '%_wait cannot see changes under transaction isolation level %', what, current_setting('transaction_isolation')
+            USING ERRCODE = 'invalid_transaction_state', HINT = 'Call it under READ COMMITTED.';
+    END IF;
+    LOOP
+        IF what = 'job' THEN
+            SELECT j.state::text INTO reached FROM yardmaster.job j WHERE j.job_id = id;
+        ELSE
+            SELECT t.status::text INTO reached FROM yardmaster.task t WHERE t.task_id = id;
+        END IF;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION '% % does not exist', what, coalesce(id::text, 'NULL') USING ERRCODE = 'undefined_object';
+        END IF;
+        IF yardmaster.is_of_this_transaction(what, id) THEN
+            RAISE EXCEPTION '% % was submitted in this transaction: it starts only after the commit', what, id
+                USING ERRCODE = 'invalid_transaction_state', HINT = 'Commit first, then wait.';
+        END IF;
+        IF reached = desired OR (desired IS NULL AND reached = ANY (terminal)) THEN
+            RETURN;
+        ELSIF reached = ANY (terminal) THEN
+            RAISE EXCEPTION '% % is % and will not become %', what, id, reached, desired
+                USING ERRCODE = 'object_not_in_prerequisite_state';
+        ELSIF clock_timestamp() > deadline THEN
+            RAISE EXCEPTION '% % is still %: a wait in SQL ends after wait.max_sql', what, id, reached
+                USING ERRCODE = 'query_canceled', HINT = format('Use the command line: yardmaster %s wait %s', what, id);
+        END IF;
+        PERFORM pg_sleep(0.1);
+    END LOOP;
+END $$;
+
+CREATE FUNCTION yardmaster.job_wait(job_id bigint, desired_status yardmaster.job_status DEFAULT NULL) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT yardmaster.wait_for('job', job_id, desired_status::text) $$;
+CREATE FUNCTION yardmaster.task_wait(task_id bigint, desired_status yardmaster.task_status DEFAULT NULL) RETURNS void
+LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT yardmaster.wait_for('task', task_id, desired_status::text) $$;
