@@ -129,3 +129,121 @@ fn is_unsafe(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// A writer whose lines a test can read.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Lines {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut *self.0.lock().unwrap())).unwrap()
+        }
+    }
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Runs `events` under a subscriber of its own and returns what was written.
+    fn logged(
+        format: LogFormat,
+        level: &str,
+        colour: bool,
+        events: impl FnOnce(&Telemetry, &Lines),
+    ) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let log = Log { format, level: level.to_owned() };
+        let (subscriber, telemetry) = build(&log, colour, move || writer.clone()).unwrap();
+        tracing::subscriber::with_default(subscriber, || events(&telemetry, &lines));
+        lines.take()
+    }
+
+    #[test]
+    fn a_human_line_has_level_span_message_and_fields() {
+        let text = logged(LogFormat::Human, "info", false, |_, _| {
+            let _span = tracing::info_span!("attempt", job.id = 7, r#type = "sql").entered();
+            tracing::info!(rows = 3, name = "x", "task ended");
+        });
+        assert!(text.contains(" INFO attempt{job.id=7 type=\"sql\"}: "), "{text}");
+        assert!(text.ends_with(": task ended rows=3 name=\"x\"\n"), "{text}");
+    }
+
+    #[test]
+    fn control_characters_cannot_forge_lines_or_steer_a_terminal() {
+        let evil = "a\n2026 ERROR b\r\u{1b}[2J\u{7}\u{9b}1m\u{202e}\u{2028}é";
+        for colour in [false, true] {
+            let text = logged(LogFormat::Human, "info", colour, |_, _| {
+                let _span = tracing::info_span!("s", owner = %evil).entered();
+                tracing::info!(%evil, debug = ?evil, "{evil}");
+            });
+            assert_eq!(text.matches('\n').count(), 1, "{text:?}");
+            assert!(!text.contains(['\r', '\u{7}', '\u{9b}', '\u{202e}', '\u{2028}']), "{text:?}");
+            assert!(!text.contains("\u{1b}[2J") && text.contains("\\u{1b}[2J"), "{text:?}");
+            assert!(text.contains('é'), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn json_is_one_valid_object_a_line_with_the_span() {
+        let text = logged(LogFormat::Json, "info", true, |_, _| {
+            let _span = tracing::info_span!("attempt", job.id = 7).entered();
+            tracing::warn!(rows = 3, "two\nlines");
+        });
+        assert_eq!(text.lines().count(), 1);
+        let object: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(object["level"], "WARN");
+        assert_eq!(object["message"], "two\nlines");
+        assert_eq!(object["rows"], 3);
+        assert_eq!(object["span"]["job.id"], 7);
+    }
+
+    #[test]
+    fn the_level_changes_while_running_and_a_bad_one_changes_nothing() {
+        logged(LogFormat::Human, "warn", false, |telemetry, lines| {
+            tracing::info!("quiet");
+            assert_eq!(lines.take(), "");
+            telemetry.set_level("info").unwrap();
+            tracing::info!("loud");
+            assert!(lines.take().contains("loud"));
+            let error = telemetry.set_level("a=loud").unwrap_err();
+            assert!(error.to_string().starts_with("log.level = \"a=loud\" is not a filter"), "{error}");
+            tracing::info!("still loud");
+            assert!(lines.take().contains("still loud"));
+        });
+    }
+
+    #[test]
+    fn a_bad_level_is_refused_at_the_start() {
+        let log = Log { level: "a=loud".to_owned(), ..Log::default() };
+        assert!(matches!(start(&log), Err(TelemetryError::Filter { .. })));
+    }
+
+    #[test]
+    fn colour_only_where_it_is_wanted_and_understood() {
+        let with = |name: &'static str, value: &'static str| {
+            may_colour(true, move |wanted| (wanted == name).then(|| value.to_owned()))
+        };
+        assert!(may_colour(true, |_| None));
+        assert!(!may_colour(false, |_| None));
+        assert!(!with("NO_COLOR", "1"));
+        assert!(with("NO_COLOR", ""));
+        assert!(!with("TERM", "dumb"));
+        let plain = logged(LogFormat::Human, "info", false, |_, _| tracing::info!("x"));
+        assert!(!plain.contains('\u{1b}'), "{plain:?}");
+        let coloured = logged(LogFormat::Human, "info", true, |_, _| tracing::info!("x"));
+        assert!(coloured.contains('\u{1b}'), "{coloured:?}");
+    }
+}

@@ -67,7 +67,7 @@ fn url<'a>(settings: &'a Settings, path: &str) -> Option<&'a str> {
 }
 
 /// Every key that has a value, and every declared node, as shown to people.
-fn flat(settings: &Settings) -> BTreeMap<String, String> {
+pub(super) fn flat(settings: &Settings) -> BTreeMap<String, String> {
     let tree = Table::try_from(settings)
         .expect("settings serialise: their fields are text, numbers, lists and tables");
     let mut flat = BTreeMap::new();

@@ -74,11 +74,16 @@ impl<'a> Check<'a> {
             return self.table(document.get_ref(), "");
         }
         // What was recovered around a syntax error is a guess, so its values are not judged.
+        let end = text.trim_end().len();
         for fault in faults {
-            // A file that was cut ends where something was still expected.
-            let span = fault.span().unwrap_or(text.len()..text.len());
-            let place = if span.start >= text.trim_end().len() { " (at the end of the file)" } else { "" };
-            self.add(span, || format!("not valid TOML: {}{place}", fault.message().escape_debug()));
+            let span = fault.span().unwrap_or(end..end);
+            let start = span.start;
+            self.add(span, || {
+                let key = key_of_line(text, start).map(|key| format!(" at {key}")).unwrap_or_default();
+                // A file that was cut ends where something was still expected.
+                let place = if start >= end { " (at the end of the file)" } else { "" };
+                format!("not valid TOML{key}: {}{place}", fault.message().escape_debug())
+            });
         }
     }
 
@@ -90,10 +95,12 @@ impl<'a> Check<'a> {
                 self.add(span, || error::bad_node_name(name));
                 continue;
             }
+            if name.contains('.') {
+                self.add(span, || error::quoted_path(name));
+                continue;
+            }
             let path = if path.is_empty() { name.clone() } else { Cow::Owned(format!("{path}.{name}")) };
-            // A quoted name with a dot in it, "limits.reserve_after", is one name and no path.
-            let place = if name.contains('.') { Place::Unknown } else { keys::place(&path) };
-            match (place, value.get_ref()) {
+            match (keys::place(&path), value.get_ref()) {
                 (Place::Key(key), _) => self.value(key, &path, value),
                 (Place::Table, DeValue::Table(inner)) => {
                     self.layer.declare(&path);
@@ -128,4 +135,17 @@ impl<'a> Check<'a> {
             message: message(),
         });
     }
+}
+
+/// The key that a line sets, if it reads as one; anything else on the line may be part of a password.
+fn key_of_line(text: &str, at: usize) -> Option<&str> {
+    /// Longer names are none of ours.
+    const LONGEST: usize = 80;
+
+    let start = text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = text[start..].lines().next()?;
+    let (key, _) = line.split_once('=')?;
+    let key = key.trim();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    ((1..=LONGEST).contains(&key.len()) && key.chars().all(is_plain)).then_some(key)
 }

@@ -76,10 +76,14 @@ pub struct Position {
     pub column: usize,
 }
 
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
 impl Position {
     /// The place of a byte; a place inside a broken character counts as that character.
     pub(super) fn of(text: &[u8], at: usize) -> Self {
-        let before = &text[..at.min(text.len())];
+        // Editors do not show a byte order mark, nor count it.
+        let mark = if text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 };
+        let before = &text[mark..at.clamp(mark, text.len())];
         let line_start = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
         Self {
             line: before.iter().filter(|byte| **byte == b'\n').count() + 1,
@@ -119,12 +123,13 @@ impl Mistakes {
         }
     }
 
-    /// Puts mistakes of a file into the order of their places.
+    /// Puts mistakes of a file into the order of their places; one told twice in the same words is told once.
     pub(super) fn sort(&mut self) {
         self.told.sort_by_key(|mistake| match &mistake.origin {
             Origin::File { position: Some(place), .. } => (place.line, place.column),
             _ => (0, 0),
         });
+        self.told.dedup();
     }
 
     /// Takes over the mistakes of another source.
@@ -158,6 +163,12 @@ pub(super) fn unknown(path: &str) -> String {
         None => "Settings.toml lists every key".to_owned(),
     };
     format!("unknown key {}: {hint}", shown(path))
+}
+
+/// The sentence for a quoted name with a dot in it, which TOML takes for one name and no path.
+pub(super) fn quoted_path(name: &str) -> String {
+    let name = shown(name);
+    format!("unknown key \"{name}\": a dot inside quotes separates nothing; write {name} without quotes")
 }
 
 /// The sentence for a node's name that breaks the rule of names.

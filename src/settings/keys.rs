@@ -157,12 +157,12 @@ pub(super) fn nearest(unknown: &str) -> Option<String> {
         .map(|path| path.replace('*', node.unwrap_or("NAME")))
         .map(|path| {
             let whole = strsim::jaro_winkler(unknown, &path);
-            let alone = strsim::jaro_winkler(&last(unknown), &last(&path)) * 0.99;
-            (whole.max(alone), path)
+            let alone = strsim::jaro_winkler(&last(unknown), &last(&path));
+            (whole.max(alone), whole + alone, path)
         })
-        .filter(|(likeness, _)| *likeness >= HELPFUL)
-        .max_by(|(a, _), (b, _)| a.total_cmp(b))
-        .map(|(_, path)| path)
+        .filter(|(best, _, _)| *best >= HELPFUL)
+        .max_by(|(_, a, _), (_, b, _)| a.total_cmp(b))
+        .map(|(_, _, path)| path)
 }
 
 fn matches(pattern: &str, path: &str) -> bool {
@@ -171,7 +171,7 @@ fn matches(pattern: &str, path: &str) -> bool {
         match (wanted.next(), given.next()) {
             (None, None) => return true,
             (Some("*"), Some(name)) if is_node_name(name) => {}
-            (Some(want), Some(name)) if want == name => {}
+            (Some(want), Some(name)) if want == name && want != "*" => {}
             _ => return false,
         }
     }

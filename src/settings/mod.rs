@@ -24,6 +24,8 @@ mod load;
 mod mask;
 mod overrides;
 mod rule;
+mod sections;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -32,10 +34,8 @@ pub use change::{Change, changes};
 pub use error::{Mistake, Origin, Position, SettingsError};
 pub use load::Sources;
 pub use mask::mask_url;
-pub use values::{
-    Cancel, Database, Http, Limits, Log, LogFormat, Node, Retention, Retry, Sessions, Settings, Shutdown,
-    Tasks, Wait,
-};
+pub use sections::{Cancel, Http, Limits, Log, LogFormat, Retention, Retry, Sessions, Shutdown, Tasks, Wait};
+pub use values::{Database, Node, Settings};
 
 /// The manual of settings: the repository's `Settings.toml`, in which every value shown is the default.
 pub const MANUAL: &str = include_str!("../../Settings.toml");

@@ -8,9 +8,9 @@ use std::time::Duration;
 use serde::Deserialize;
 use toml::Value;
 use toml::de::ValueDeserializer;
-use tracing_subscriber::EnvFilter;
 
 use super::duration;
+use super::shape::{LEVELS, is_connection, is_directive, is_line, is_sqlstate};
 
 /// What a key accepts. `Display` is the rule in words, as errors and the manual show it.
 #[derive(Debug)]
@@ -45,8 +45,6 @@ pub(super) enum Rule {
 const MOST_SPANS: usize = 100;
 /// Bound of a name; host names end at 253.
 const LONGEST_TEXT: usize = 255;
-/// Log levels that `tracing-subscriber` knows.
-const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -92,7 +90,9 @@ impl Rule {
             (Self::Path, Value::String(text)) => self.shaped(!text.is_empty() && !text.contains('\0')),
             (Self::Address, Value::String(text)) => self.shaped(text.parse::<SocketAddr>().is_ok()),
             (Self::Directive, Value::String(text)) => self.shaped(is_directive(text)),
-            (Self::SqlStates, Value::Array(list)) => self.shaped(list.iter().all(is_sqlstate)),
+            (Self::SqlStates, Value::Array(list)) => {
+                self.shaped(list.iter().all(|item| item.as_str().is_some_and(is_sqlstate)))
+            }
             (Self::OneOf(words), Value::String(text)) => self.shaped(words.contains(&text.as_str())),
             _ => Err(format!("is {}, not {}: {self}", article(value), self.type_name())),
         }
@@ -173,37 +173,6 @@ fn read_list(text: &str) -> Option<Value> {
     }
     let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
     Some(Value::Array(items.map(Value::from).collect()))
-}
-
-fn is_line(text: &str) -> bool {
-    !text.is_empty() && !text.contains(char::is_control)
-}
-
-/// Looks at the shape only: the drivers' own parser lives on a higher floor and has the last word.
-fn is_connection(text: &str) -> bool {
-    let is_pairs = || {
-        text.split_once('=').is_some_and(|(key, _)| {
-            let key = key.trim();
-            !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_')
-        })
-    };
-    is_line(text) && (text.starts_with("postgres://") || text.starts_with("postgresql://") || is_pairs())
-}
-
-/// `EnvFilter` takes any bare word as the name of a target, so "inof" would mean "everything of crate inof": bare
-/// words must be levels here.
-fn is_directive(text: &str) -> bool {
-    let is_level = |part: &str| LEVELS.iter().any(|level| part.trim().eq_ignore_ascii_case(level));
-    let is_explicit = |part: &str| part.contains(['=', '[']);
-    is_line(text)
-        && text.split(',').all(|part| is_level(part) || is_explicit(part))
-        && EnvFilter::builder().parse(text).is_ok()
-}
-
-fn is_sqlstate(value: &Value) -> bool {
-    value.as_str().is_some_and(|code| {
-        matches!(code.len(), 2 | 5) && code.chars().all(|c| c.is_ascii_digit() || c.is_ascii_uppercase())
-    })
 }
 
 #[cfg(test)]
