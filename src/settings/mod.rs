@@ -4,7 +4,7 @@
 //! [`changes`] and [`Settings::reloaded`]. Everyone else only reads the typed values.
 //!
 //! Invariants:
-//! - One table, [`keys::KEYS`], says which keys exist, what they accept and whether they reload. A test holds it
+//! - One table, `keys::KEYS`, says which keys exist, what they accept and whether they reload. A test holds it
 //!   against the types, another against the manual (`Settings.toml`), so the three cannot drift apart.
 //! - A [`Settings`] that came from `load` is valid; a failed `load` names every mistake and changes nothing.
 //! - Passwords inside connection URLs leave this module only in the URL itself: `Debug`, `Serialize`, errors and
