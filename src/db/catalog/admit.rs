@@ -1,0 +1,200 @@
+//! Admission: rows that users committed become tasks that can run.
+//!
+//! All statements take the window of a look: `$1` xmax and `$2` xip of the look before, `$3` the snapshot of this
+//! one. They are repeatable: a task that has a state row is not admitted again. Large submissions are admitted in
+//! chunks of [`CHUNK`] tasks a turn; the job's total is raised with the first, so it cannot finish in between.
+
+/// Tasks admitted in one turn: about a quarter of a second of work.
+pub const CHUNK: i64 = 10_000;
+
+/// Gives new jobs their state row. Wants `job_spec_submit_xid`.
+pub const JOBS: &str = "
+INSERT INTO yardmaster.job_state (job_id)
+SELECT j.job_id FROM yardmaster.job_spec j
+ WHERE (j.submit_xid >= $1::text::xid8 OR j.submit_xid = ANY ($2::text[]::xid8[]))
+   AND pg_visible_in_snapshot(j.submit_xid, $3::text::pg_snapshot)
+    ON CONFLICT DO NOTHING";
+
+/// Counts the new tasks of each job, once a look, before the first chunk. Wants `task_spec_submit_xid`.
+pub const TOTALS: &str = "
+UPDATE yardmaster.job_state j SET n_tasks = j.n_tasks + f.n
+  FROM (SELECT t.job_id, count(*) AS n FROM yardmaster.task_spec t
+         WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]))
+           AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
+           AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+         GROUP BY t.job_id) f
+ WHERE j.job_id = f.job_id";
+
+/// The same for a full look, where a predecessor may have counted some already. Takes only `$1`, the snapshot.
+pub const TOTALS_ANEW: &str = "
+UPDATE yardmaster.job_state j SET n_tasks = f.n
+  FROM (SELECT u.job_id, (SELECT count(*) FROM yardmaster.task_spec t
+                           WHERE t.job_id = u.job_id AND pg_visible_in_snapshot(t.submit_xid, $1::text::pg_snapshot)) AS n
+          FROM (SELECT DISTINCT t.job_id FROM yardmaster.task_spec t
+                 WHERE pg_visible_in_snapshot(t.submit_xid, $1::text::pg_snapshot)
+                   AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)) u) f
+ WHERE j.job_id = f.job_id";
+
+/// Makes the lanes that the next chunk needs. `$4` is the last admitted task of this look, `$5` the chunk.
+pub const LANES: &str = "
+INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes)
+SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_nodes(f.node, f.nodes_involved)
+  FROM (SELECT t.node, t.owner, t.owner_oid, t.nodes_involved FROM yardmaster.task_spec t
+         WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])) AND t.task_id > $4
+           AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
+           AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+         ORDER BY t.task_id LIMIT $5) f
+ WHERE NOT EXISTS (SELECT FROM yardmaster.lane l
+                    WHERE l.node = coalesce(f.node, '') AND l.owner_oid = f.owner_oid AND l.owner = f.owner
+                      AND l.nodes = yardmaster.slot_nodes(f.node, f.nodes_involved))";
+
+/// Admits the next chunk: decides blocked, runnable, or an ending at once, whatever status the row was given.
+///
+/// `$6` are tasks whose edges close a cycle. A task that cannot be admitted becomes `error` with the reason
+/// (`unscheduled` if its job has failed meanwhile, `cancelled` if it was cancelled), and its dependants `unscheduled`.
+/// Answers one row (NULL lane) with the number and last id of the chunk, then one per lane with its first ready task.
+pub const TASKS: &str = "
+WITH RECURSIVE fresh AS MATERIALIZED (
+    SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before
+      FROM yardmaster.task_spec t
+     WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])) AND t.task_id > $4
+       AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
+       AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+     ORDER BY t.task_id LIMIT $5
+), judged AS MATERIALIZED (
+    SELECT f.*, l.lane, j.paused, j.cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed,
+           CASE WHEN f.task_id = ANY ($6::bigint[]) THEN '42P19'
+                WHEN f.node IS NOT NULL AND NOT EXISTS (SELECT FROM yardmaster.node n WHERE n.name = f.node) THEN '42704'
+                WHEN EXISTS (SELECT FROM pg_roles r WHERE r.oid = f.owner_oid AND r.rolsuper)
+                     AND EXISTS (SELECT FROM yardmaster.published p WHERE p.key = 'allow_superuser_owners' AND p.value = 'false')
+                     THEN '42501' END AS refusal
+      FROM fresh f
+      JOIN yardmaster.job_state j ON j.job_id = f.job_id
+      JOIN yardmaster.lane l ON l.node = coalesce(f.node, '') AND l.owner_oid = f.owner_oid AND l.owner = f.owner
+       AND l.nodes = yardmaster.slot_nodes(f.node, f.nodes_involved)
+     CROSS JOIN LATERAL (
+           SELECT count(*) FILTER (WHERE p.status IS DISTINCT FROM 'done') AS waiting_for,
+                  coalesce(bool_or(p.status IN ('error', 'unscheduled', 'cancelled')), false) AS doomed
+             FROM yardmaster.task_depend e LEFT JOIN yardmaster.task_state p ON p.task_id = e.depends_on
+            WHERE e.task_id = f.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)) d
+), doomed (task_id) AS (
+    SELECT j.task_id FROM judged j WHERE j.doomed OR j.refusal IS NOT NULL OR j.too_late
+    UNION
+    SELECT e.task_id FROM doomed d JOIN yardmaster.task_depend e ON e.depends_on = d.task_id
+     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)
+), decided AS (
+    SELECT j.*, CASE WHEN j.cancel_requested THEN 'cancelled'
+                     WHEN j.refusal IS NOT NULL AND NOT j.too_late THEN 'error'
+                     WHEN EXISTS (SELECT FROM doomed d WHERE d.task_id = j.task_id) THEN 'unscheduled'
+                     WHEN j.waiting_for > 0 THEN 'blocked'
+                     ELSE 'runnable' END::yardmaster.task_status AS status
+      FROM judged j
+), admitted AS (
+    INSERT INTO yardmaster.task_state (task_id, job_id, lane, queue_rank, status, ready, waiting_for, not_before,
+                                       finished_at, sqlstate, message)
+    SELECT d.task_id, d.job_id, d.lane, -d.priority, d.status,
+           d.status = 'runnable' AND NOT d.paused AND coalesce(d.not_before <= now(), true), d.waiting_for,
+           CASE WHEN d.status IN ('blocked', 'runnable') AND d.not_before > now() THEN d.not_before END,
+           CASE WHEN d.status IN ('error', 'unscheduled', 'cancelled') THEN now() END,
+           CASE WHEN d.status = 'error' THEN d.refusal END,
+           CASE WHEN d.status = 'error' THEN CASE d.refusal
+                WHEN '42P19' THEN 'ERROR: the dependencies of this task close a cycle'
+                WHEN '42704' THEN format('ERROR: node %I is not declared', d.node)
+                     || E'\\nHINT: Declare it as [nodes.NAME] in Settings.toml, reload, and retry the task.'
+                ELSE format('ERROR: role %I is a superuser and may not own tasks', d.owner)
+                     || E'\\nHINT: Name another owner, or set allow_superuser_owners = true in Settings.toml.' END END
+      FROM decided d
+    RETURNING task_id, job_id, lane, queue_rank, status, ready
+), counted AS (
+    UPDATE yardmaster.job_state j SET n_bad = j.n_bad + c.n
+      FROM (SELECT a.job_id, count(*) AS n FROM admitted a WHERE a.status IN ('error', 'unscheduled', 'cancelled') GROUP BY a.job_id) c
+     WHERE j.job_id = c.job_id
+)
+SELECT NULL::integer AS lane, (SELECT count(*) FROM fresh)::integer AS queue_rank, (SELECT max(f.task_id) FROM fresh f) AS task_id
+UNION ALL
+(SELECT DISTINCT ON (a.lane) a.lane, a.queue_rank, a.task_id FROM admitted a WHERE a.ready
+  ORDER BY a.lane, a.queue_rank, a.task_id)";
+
+/// Admits edges onto tasks that were admitted before. `$4` are tasks whose edges close a cycle, `$5` is true on a full
+/// look (then every edge onto a task that has not started counts anew, since nobody knows which were counted).
+///
+/// An edge onto a started task is marked refused; otherwise the dependant's unfinished dependencies are counted
+/// anew. Answers lanes with their first ready task (a recount can make one ready again).
+pub const LATE_EDGES: &str = "
+WITH RECURSIVE edge AS MATERIALIZED (
+    SELECT e.task_id, e.depends_on, e.submit_xid FROM yardmaster.task_depend e
+     WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL
+       AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)
+), refused AS (
+    UPDATE yardmaster.task_depend e SET refused = CASE WHEN e.task_id = ANY ($4::bigint[]) THEN 'the edge closes a cycle'
+                                                       ELSE 'the task had started' END
+      FROM edge x JOIN yardmaster.task_state s ON s.task_id = x.task_id
+      LEFT JOIN yardmaster.task_state p ON p.task_id = x.depends_on
+     WHERE e.task_id = x.task_id AND e.depends_on = x.depends_on AND s.attempt > 0 AND p.status IS DISTINCT FROM 'done'
+), recount AS MATERIALIZED (
+    SELECT s.task_id, s.job_id, c.waiting_for, c.doomed, s.task_id = ANY ($4::bigint[]) AS poisoned
+      FROM (SELECT DISTINCT x.task_id FROM edge x) x
+      JOIN yardmaster.task_state s ON s.task_id = x.task_id AND s.attempt = 0 AND s.status IN ('blocked', 'runnable')
+     CROSS JOIN LATERAL (
+           SELECT count(*) FILTER (WHERE p.status IS DISTINCT FROM 'done') AS waiting_for,
+                  coalesce(bool_or(p.status IN ('error', 'unscheduled', 'cancelled')), false) AS doomed
+             FROM yardmaster.task_depend e LEFT JOIN yardmaster.task_state p ON p.task_id = e.depends_on
+            WHERE e.task_id = s.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)) c
+     WHERE $5 OR c.waiting_for > 0
+), doomed (task_id) AS (
+    SELECT r.task_id FROM recount r WHERE r.doomed OR r.poisoned
+    UNION
+    SELECT e.task_id FROM doomed d JOIN yardmaster.task_depend e ON e.depends_on = d.task_id
+     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)
+), changed AS (
+    UPDATE yardmaster.task_state s
+       SET waiting_for = coalesce(n.waiting_for, s.waiting_for),
+           status = n.status, ready = n.status = 'runnable' AND NOT n.paused AND coalesce(s.not_before <= now(), true),
+           finished_at = CASE WHEN n.status IN ('error', 'unscheduled') THEN now() END,
+           sqlstate = CASE WHEN n.status = 'error' THEN '42P19' END,
+           message = CASE WHEN n.status = 'error' THEN 'ERROR: the dependencies of this task close a cycle' END
+      FROM (SELECT t.task_id, r.waiting_for, j.paused,
+                   CASE WHEN r.poisoned THEN 'error' WHEN d.task_id IS NOT NULL THEN 'unscheduled'
+                        WHEN r.waiting_for > 0 THEN 'blocked' ELSE 'runnable' END::yardmaster.task_status AS status
+              FROM (SELECT r.task_id FROM recount r UNION SELECT d.task_id FROM doomed d) i
+              JOIN yardmaster.task_state t ON t.task_id = i.task_id AND t.attempt = 0 AND t.status IN ('blocked', 'runnable')
+              JOIN yardmaster.job_state j ON j.job_id = t.job_id
+              LEFT JOIN recount r ON r.task_id = i.task_id
+              LEFT JOIN doomed d ON d.task_id = i.task_id) n
+     WHERE s.task_id = n.task_id
+    RETURNING s.task_id, s.job_id, s.lane, s.queue_rank, s.status, s.ready
+), counted AS (
+    UPDATE yardmaster.job_state j SET n_bad = j.n_bad + c.n
+      FROM (SELECT x.job_id, count(*) AS n FROM changed x WHERE x.status IN ('error', 'unscheduled') GROUP BY x.job_id) c
+     WHERE j.job_id = c.job_id
+)
+SELECT DISTINCT ON (x.lane) x.lane, x.queue_rank, x.task_id FROM changed x WHERE x.ready
+ ORDER BY x.lane, x.queue_rank, x.task_id";
+
+/// Rolls up the jobs that the look brought or added to: a job without tasks is finished, a finished one that got new
+/// tasks runs again. Answers the jobs that changed.
+pub const ROLLUP: &str = "
+UPDATE yardmaster.job_state j
+   SET status = r.status,
+       finished_at = CASE WHEN r.status IN ('finished', 'cancelled', 'failed') THEN now() END
+  FROM (SELECT s.job_id, yardmaster.job_status_of(s.cancel_requested, s.n_tasks, s.n_done, s.n_bad, s.started_at IS NOT NULL) AS status
+          FROM (SELECT x.job_id FROM yardmaster.job_spec x
+                 WHERE (x.submit_xid >= $1::text::xid8 OR x.submit_xid = ANY ($2::text[]::xid8[]))
+                   AND pg_visible_in_snapshot(x.submit_xid, $3::text::pg_snapshot)
+                UNION
+                SELECT t.job_id FROM yardmaster.task_spec t
+                 WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]))
+                   AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
+                UNION
+                SELECT e.job_id FROM yardmaster.task_depend e
+                 WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[]))
+                   AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)) n
+          JOIN yardmaster.job_state s ON s.job_id = n.job_id) r
+ WHERE j.job_id = r.job_id AND j.status <> r.status
+RETURNING j.job_id, j.status::text";
+
+/// Lanes made since `$1` (their ids grow).
+pub const NEW_LANES: &str = "
+SELECT l.lane, l.node, l.owner::text, l.nodes FROM yardmaster.lane l WHERE l.lane > $1 ORDER BY l.lane";

@@ -1,0 +1,130 @@
+//! Claims: the first ready tasks of a lane for the sessions offered to it.
+//!
+//! The claim is committed, with attempt, pid and backend start, before a byte of the command is sent, so recovery
+//! knows exactly which backends to look for.
+
+use std::time::Duration;
+
+use tokio_postgres::Row;
+
+use crate::model::{Backend, ClaimedTask, JobId, LaneId, LiveAttempt, Offer, QueueKey, TaskId};
+
+/// Called in each turn with offers. A lane is read from its floor on, below which nothing is ready, so that the dead
+/// index entries of earlier claims are not walked again while somebody's old snapshot keeps them. Wants
+/// `task_state_ready`. Answers the place of the offer (from 1) and the claimed task.
+pub const CLAIM: &str = "
+WITH offer AS (
+    SELECT o.lane, o.pid, o.backend_start, o.floor_rank, o.floor_task, o.place,
+           row_number() OVER (PARTITION BY o.lane ORDER BY o.place) AS k
+      FROM unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::integer[], $5::bigint[]) WITH ORDINALITY
+           AS o(lane, pid, backend_start, floor_rank, floor_task, place)
+), pick AS MATERIALIZED (
+    SELECT d.lane, t.task_id, row_number() OVER (PARTITION BY d.lane ORDER BY t.queue_rank, t.task_id) AS k
+      FROM (SELECT o.lane, count(*) AS n, min(o.floor_rank) AS floor_rank, min(o.floor_task) AS floor_task FROM offer o GROUP BY o.lane) d
+     CROSS JOIN LATERAL (
+           SELECT s.task_id, s.queue_rank FROM yardmaster.task_state s
+            WHERE s.lane = d.lane AND s.ready AND (s.queue_rank, s.task_id) >= (d.floor_rank, d.floor_task)
+            ORDER BY s.queue_rank, s.task_id LIMIT d.n) t
+), claimed AS (
+    UPDATE yardmaster.task_state s
+       SET status = 'running', ready = false, attempt = s.attempt + 1, pid = o.pid, backend_start = o.backend_start,
+           started_at = now(), not_before = NULL, finished_at = NULL
+      FROM pick p JOIN offer o ON o.lane = p.lane AND o.k = p.k
+     WHERE s.task_id = p.task_id
+    RETURNING s.task_id, s.job_id, s.lane, s.attempt, s.series, s.retry_count, s.interruptions, s.pid, s.backend_start,
+              s.command, o.place
+), begun AS (
+    UPDATE yardmaster.job_state j
+       SET started_at = now(), status = yardmaster.job_status_of(j.cancel_requested, j.n_tasks, j.n_done, j.n_bad, true)
+      FROM (SELECT DISTINCT c.job_id FROM claimed c) c
+     WHERE j.job_id = c.job_id AND j.started_at IS NULL
+)
+SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, coalesce(c.command, t.command),
+       CASE WHEN j.retry IS NULL THEN t.retry WHEN t.retry IS NULL THEN j.retry ELSE j.retry || t.retry END,
+       (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, c.retry_count, c.interruptions, c.pid, c.backend_start
+  FROM claimed c JOIN yardmaster.task_spec t ON t.task_id = c.task_id JOIN yardmaster.job_spec j ON j.job_id = c.job_id";
+
+/// The attempts that the catalog holds to be alive. Called on taking office and after the home connection was lost.
+/// Wants `task_state_live`.
+pub const LIVE: &str = "
+SELECT 0::bigint, s.job_id, s.task_id, s.attempt, s.series, t.task_key, s.lane, coalesce(s.command, t.command),
+       CASE WHEN j.retry IS NULL THEN t.retry WHEN t.retry IS NULL THEN j.retry ELSE j.retry || t.retry END,
+       (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, s.retry_count, s.interruptions, s.pid, s.backend_start,
+       l.node, l.nodes, s.status = 'cancelling'
+  FROM yardmaster.task_state s JOIN yardmaster.task_spec t ON t.task_id = s.task_id
+  JOIN yardmaster.job_spec j ON j.job_id = s.job_id JOIN yardmaster.lane l ON l.lane = s.lane
+ WHERE s.status IN ('running', 'cancelling') ORDER BY s.started_at, s.task_id";
+
+/// The next ready tasks of lanes. Wants `task_state_ready`.
+pub const WINDOWS: &str = "
+SELECT w.lane, t.queue_rank, t.task_id
+  FROM unnest($1::integer[], $2::integer[], $3::bigint[], $4::bigint[]) AS w(lane, after_rank, after_task, n)
+ CROSS JOIN LATERAL (
+       SELECT s.queue_rank, s.task_id FROM yardmaster.task_state s
+        WHERE s.lane = w.lane AND s.ready AND (s.queue_rank, s.task_id) > (w.after_rank, w.after_task)
+        ORDER BY s.queue_rank, s.task_id LIMIT w.n + 1) t
+ ORDER BY w.lane, t.queue_rank, t.task_id";
+
+/// Before every key of a lane.
+pub const START: QueueKey = QueueKey { rank: i32::MIN, task: TaskId(i64::MIN) };
+
+/// The parallel arrays that [`CLAIM`] takes.
+#[derive(Debug, Default)]
+pub struct Offers {
+    /// Lanes.
+    pub lane: Vec<i32>,
+    /// Backends' process ids.
+    pub pid: Vec<Option<i32>>,
+    /// Backends' starts.
+    pub start: Vec<Option<jiff::Timestamp>>,
+    /// Floors' ranks.
+    pub floor_rank: Vec<i32>,
+    /// Floors' tasks.
+    pub floor_task: Vec<i64>,
+}
+
+impl Offers {
+    /// Lays out offers with their floors.
+    pub fn new(offers: &[Offer], floors: &[Option<QueueKey>]) -> Offers {
+        let mut out = Offers::default();
+        for (offer, floor) in offers.iter().zip(floors) {
+            let floor = floor.unwrap_or(START);
+            out.lane.push(offer.lane.0);
+            out.pid.push(offer.backend.map(|b| b.pid));
+            out.start.push(offer.backend.map(|b| b.start));
+            out.floor_rank.push(floor.rank);
+            out.floor_task.push(floor.task.0);
+        }
+        out
+    }
+}
+
+/// Maps a row of [`CLAIM`]: the index of the offer, and the task.
+pub fn claimed(row: &Row) -> (usize, ClaimedTask) {
+    let place: i64 = row.get(0);
+    let backend = match (row.get::<_, Option<i32>>(13), row.get::<_, Option<jiff::Timestamp>>(14)) {
+        (Some(pid), Some(start)) => Some(Backend { pid, start }),
+        _ => None,
+    };
+    let task = ClaimedTask {
+        job: JobId(row.get(1)),
+        task: TaskId(row.get(2)),
+        attempt: row.get(3),
+        series: row.get(4),
+        task_key: row.get(5),
+        lane: LaneId(row.get(6)),
+        command: row.get(7),
+        retry: row.get(8),
+        timeout: row.get::<_, Option<i64>>(9).map(|ms| Duration::from_millis(ms.max(1).unsigned_abs())),
+        transactional: row.get(10),
+        retry_count: row.get(11),
+        interruptions: row.get(12),
+        backend,
+    };
+    (usize::try_from(place - 1).unwrap_or(0), task)
+}
+
+/// Maps a row of [`LIVE`].
+pub fn live(row: &Row) -> LiveAttempt {
+    LiveAttempt { claimed: claimed(row).1, node: row.get(15), nodes: row.get(16), cancelling: row.get(17) }
+}

@@ -1,0 +1,79 @@
+//! Leadership: who may decide.
+//!
+//! ```text
+//!   standby ── lock granted ──▶ take office (epoch + 1, token) ──▶ recover ──▶ turns
+//!      ▲                                                               │
+//!      └────────────── lock lost · fenced · no renewal for 6 s ◀───────┘
+//! ```
+//! The *lock* (EXCLUSIVE on the view `leadership`, in an idle transaction on a connection of its own) only makes the
+//! hand-over quick; no task owner can take it. The *epoch* is the authority: each turn begins with the fence, which
+//! refuses it when the epoch is over. The *renewal* is a row of its own, so that no stuck commit can depose a leader.
+
+use std::time::Duration;
+
+use tokio_postgres::Client;
+use uuid::Uuid;
+
+use super::super::error::DbError;
+use crate::model::Epoch;
+
+/// The right to decide: an epoch and the random token of the process that took it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Office {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The process's token; tells two leaders of one epoch apart after a failover of home.
+    pub token: Uuid,
+}
+
+/// How often the leader renews (SPEC 7 and FACTS: every 2 s).
+pub const RENEW_EVERY: Duration = Duration::from_secs(2);
+/// A leader that could not renew for so long claims nothing more.
+pub const DOUBT_AFTER: Duration = Duration::from_secs(6);
+
+/// Waits for the lock without a bound; an open transaction that holds only this pins neither xid nor xmin.
+const LOCK: &str = "LOCK TABLE yardmaster.leadership IN EXCLUSIVE MODE";
+
+const TAKE: &str = "
+WITH taken AS (
+    UPDATE yardmaster.leader SET epoch = epoch + 1, token = $1, instance = $2, backends = $3, since = now() RETURNING epoch
+)
+UPDATE yardmaster.leader_renewal r SET epoch = t.epoch, renewed_at = clock_timestamp() FROM taken t RETURNING r.epoch";
+
+const RENEW: &str = "
+UPDATE yardmaster.leader_renewal SET renewed_at = clock_timestamp()
+ WHERE epoch = $1 AND EXISTS (SELECT FROM yardmaster.leader l WHERE l.epoch = $1 AND l.token = $2)";
+
+/// The statements of this family, for the test that prepares them all.
+pub const STATEMENTS: &[(&str, &str)] = &[("LOCK", LOCK), ("TAKE", TAKE), ("RENEW", RENEW)];
+
+/// Waits until this connection holds the lock. The connection must do nothing else from then on.
+///
+/// # Errors
+/// When the connection ends, or the catalog is not there.
+pub async fn lock(client: &Client) -> Result<(), DbError> {
+    client
+        .batch_execute("SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0; SET statement_timeout = 0; BEGIN")
+        .await
+        .map_err(DbError::postgres("prepare the leadership lock"))?;
+    client.batch_execute(LOCK).await.map_err(DbError::postgres("wait for the leadership lock"))
+}
+
+/// Takes office: every earlier epoch is over from the commit on. `backends` are this process's own.
+///
+/// # Errors
+/// When the statement fails; no office is held then.
+pub async fn take_office(client: &Client, instance: &str, backends: &[i32]) -> Result<Office, DbError> {
+    let token = Uuid::new_v4();
+    let row = client.query_one(TAKE, &[&token, &instance, &backends]).await.map_err(DbError::postgres("take office"))?;
+    Ok(Office { epoch: Epoch(row.get(0)), token })
+}
+
+/// Renews the office; false when it is over.
+///
+/// # Errors
+/// When the statement fails: nothing is known then.
+pub async fn renew(client: &Client, office: Office) -> Result<bool, DbError> {
+    let n = client.execute(RENEW, &[&office.epoch.0, &office.token]).await.map_err(DbError::postgres("renew the office"))?;
+    Ok(n == 1)
+}

@@ -1,0 +1,170 @@
+//! What is new since the last look.
+//!
+//! A look remembers its snapshot: `xmin:xmax:xip…`. Everything that was committed then and is visible now came with a
+//! transaction that either was in progress then (`xip`) or had not begun (`>= xmax`). Both are short index scans on
+//! `submit_xid`, whatever the history and however old the oldest snapshot. On taking office nothing is known, and the
+//! first look is a full one.
+
+use tokio_postgres::Row;
+
+use crate::model::{JobId, TaskId};
+
+/// Up to where the catalog has been looked at.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mark {
+    /// The snapshot as PostgreSQL writes it; what is visible in it has been admitted.
+    pub snapshot: String,
+    /// Its `xmax`: transactions from here on had not begun.
+    pub xmax: String,
+    /// Its `xip`: transactions in progress then.
+    pub xip: Vec<String>,
+}
+
+impl Mark {
+    /// Before everything: a look from here is a full one.
+    pub fn nothing() -> Mark {
+        Mark { snapshot: "1:1:".to_owned(), xmax: "0".to_owned(), xip: Vec::new() }
+    }
+
+    /// Takes apart what `pg_current_snapshot()` printed.
+    pub fn parse(snapshot: &str) -> Mark {
+        let mut parts = snapshot.split(':').skip(1);
+        let xmax = parts.next().unwrap_or("0").to_owned();
+        let xip = parts.next().unwrap_or("").split(',').filter(|x| !x.is_empty()).map(str::to_owned).collect();
+        Mark { snapshot: snapshot.to_owned(), xmax, xip }
+    }
+}
+
+/// The kinds of requests, as the database labels them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RequestKind {
+    /// Cancel a job.
+    JobCancel,
+    /// Cancel a task.
+    TaskCancel,
+    /// Run a job's badly ended tasks again.
+    JobRetry,
+    /// Run a badly ended task again.
+    TaskRetry,
+    /// Start no more tasks of a job.
+    JobPause,
+    /// Go on with a paused job.
+    JobResume,
+}
+
+impl RequestKind {
+    fn parse(label: &str) -> Option<RequestKind> {
+        Some(match label {
+            "job_cancel" => RequestKind::JobCancel,
+            "task_cancel" => RequestKind::TaskCancel,
+            "job_retry" => RequestKind::JobRetry,
+            "task_retry" => RequestKind::TaskRetry,
+            "job_pause" => RequestKind::JobPause,
+            "job_resume" => RequestKind::JobResume,
+            _ => return None,
+        })
+    }
+}
+
+/// A request row that nobody has carried out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Its id.
+    pub id: i64,
+    /// What is asked.
+    pub kind: RequestKind,
+    /// The job.
+    pub job: JobId,
+    /// The task, for requests about one.
+    pub task: Option<TaskId>,
+    /// A changed command, for `task_retry`.
+    pub argument: Option<String>,
+}
+
+/// What a look found.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Found {
+    /// The look's own snapshot: the turn admits what is visible in it.
+    pub mark: Mark,
+    /// Are there new jobs?
+    pub jobs: bool,
+    /// Are there new tasks?
+    pub tasks: bool,
+    /// Are there new edges onto tasks that were admitted before?
+    pub late_edges: bool,
+    /// Jobs with a new edge onto a later task: only such an edge can close a cycle.
+    pub suspicious: Vec<i64>,
+    /// Requests to carry out, oldest first.
+    pub requests: Vec<Request>,
+}
+
+impl Found {
+    /// Is there anything for a turn to do?
+    pub fn is_empty(&self) -> bool {
+        !(self.jobs || self.tasks || self.late_edges) && self.requests.is_empty()
+    }
+}
+
+/// Called once per look. `$1` is the last look's xmax, `$2` its xip. Locks nothing; wants the `submit_xid` indexes.
+pub const LOOK: &str = "
+SELECT pg_current_snapshot()::text,
+       EXISTS (SELECT FROM yardmaster.job_spec j
+                WHERE j.submit_xid >= $1::text::xid8 OR j.submit_xid = ANY ($2::text[]::xid8[])),
+       EXISTS (SELECT FROM yardmaster.task_spec t
+                WHERE t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])),
+       EXISTS (SELECT FROM yardmaster.task_depend e JOIN yardmaster.task_state s ON s.task_id = e.task_id
+                WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL),
+       ARRAY(SELECT DISTINCT e.job_id FROM yardmaster.task_depend e
+              WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[]))
+                AND e.depends_on > e.task_id AND e.refused IS NULL)";
+
+/// At most this many requests are carried out in one turn.
+pub const MAX_REQUESTS: i64 = 5_000;
+
+/// Called with [`LOOK`], under the same snapshot. Wants `request_submit_xid`.
+pub const REQUESTS: &str = "
+SELECT r.request_id, r.kind::text, r.job_id, r.task_id, r.argument FROM yardmaster.request r
+ WHERE (r.submit_xid >= $1::text::xid8 OR r.submit_xid = ANY ($2::text[]::xid8[])) AND r.handled_at IS NULL
+ ORDER BY r.request_id";
+
+/// The visible edges of jobs in which a cycle is possible. Wants `task_depend_job`.
+pub const EDGES: &str = "
+SELECT e.task_id, e.depends_on FROM yardmaster.task_depend e
+ WHERE e.job_id = ANY ($1) AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $2::text::pg_snapshot)
+ ORDER BY e.task_id, e.depends_on";
+
+/// Maps the rows of [`LOOK`] and [`REQUESTS`].
+pub fn found(look: &Row, requests: &[Row]) -> Found {
+    let snapshot: String = look.get(0);
+    Found {
+        mark: Mark::parse(&snapshot),
+        jobs: look.get(1),
+        tasks: look.get(2),
+        late_edges: look.get(3),
+        suspicious: look.get(4),
+        requests: requests
+            .iter()
+            .filter_map(|row| {
+                Some(Request {
+                    id: row.get(0),
+                    kind: RequestKind::parse(row.get(1))?,
+                    job: JobId(row.get(2)),
+                    task: row.get::<_, Option<i64>>(3).map(TaskId),
+                    argument: row.get(4),
+                })
+            })
+            .collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_taken_apart() {
+        let mark = Mark::parse("10:25:10,12,20");
+        assert_eq!((mark.xmax.as_str(), mark.xip.as_slice()), ("25", &["10".to_owned(), "12".into(), "20".into()][..]));
+        assert_eq!(Mark::parse("10:10:").xip, Vec::<String>::new());
+    }
+}

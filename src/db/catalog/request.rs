@@ -1,0 +1,128 @@
+//! Requests: what people asked for, carried out in the leader's turn.
+//!
+//! Each statement takes arrays, changes tasks and counters, and is harmless when repeated: a job that has ended is not
+//! cancelled again, a task that is not badly ended is not retried.
+
+/// Cancels jobs (`$1`): tasks that are not running are cancelled at once, running ones become cancelling.
+/// Answers the live tasks. Wants `task_state_job`.
+pub const CANCEL_JOBS: &str = "
+WITH chosen AS (
+    UPDATE yardmaster.job_state j
+       SET cancel_requested = true,
+           n_bad = j.n_bad + (SELECT count(*) FROM yardmaster.task_state s WHERE s.job_id = j.job_id AND s.status IN ('blocked', 'runnable'))
+     WHERE j.job_id = ANY ($1) AND j.status NOT IN ('finished', 'cancelled', 'failed') AND NOT j.cancel_requested
+    RETURNING j.job_id
+), changed AS (
+    UPDATE yardmaster.task_state s
+       SET status = CASE s.status WHEN 'running' THEN 'cancelling' ELSE 'cancelled' END::yardmaster.task_status,
+           ready = false, not_before = NULL, finished_at = CASE WHEN s.status <> 'running' THEN now() END
+      FROM chosen c WHERE s.job_id = c.job_id AND s.status IN ('blocked', 'runnable', 'running')
+    RETURNING s.task_id, s.status
+)
+SELECT c.task_id FROM changed c WHERE c.status = 'cancelling'";
+
+/// Cancels single tasks (`$1`); their dependants become unscheduled (those of a running task when it has ended). `$2`
+/// is the admitted snapshot. Answers the live tasks.
+pub const CANCEL_TASKS: &str = "
+WITH RECURSIVE changed AS (
+    UPDATE yardmaster.task_state s
+       SET status = CASE s.status WHEN 'running' THEN 'cancelling' ELSE 'cancelled' END::yardmaster.task_status,
+           ready = false, not_before = NULL, finished_at = CASE WHEN s.status <> 'running' THEN now() END
+     WHERE s.task_id = ANY ($1) AND s.status IN ('blocked', 'runnable', 'running')
+    RETURNING s.task_id, s.job_id, s.status
+), down (task_id) AS (
+    SELECT e.task_id FROM changed c JOIN yardmaster.task_depend e ON e.depends_on = c.task_id
+     WHERE c.status = 'cancelled' AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $2::text::pg_snapshot)
+    UNION
+    SELECT e.task_id FROM down d JOIN yardmaster.task_depend e ON e.depends_on = d.task_id
+     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $2::text::pg_snapshot)
+), unscheduled AS (
+    UPDATE yardmaster.task_state s SET status = 'unscheduled', ready = false, finished_at = now(), not_before = NULL
+      FROM down d WHERE s.task_id = d.task_id AND s.status IN ('blocked', 'runnable') AND s.task_id <> ALL ($1)
+    RETURNING s.task_id, s.job_id
+), counted AS (
+    UPDATE yardmaster.job_state j SET n_bad = j.n_bad + c.n
+      FROM (SELECT x.job_id, count(*) AS n FROM (SELECT c.job_id FROM changed c WHERE c.status = 'cancelled'
+                                                 UNION ALL SELECT u.job_id FROM unscheduled u) x GROUP BY x.job_id) c
+     WHERE j.job_id = c.job_id
+)
+SELECT c.task_id FROM changed c WHERE c.status = 'cancelling'";
+
+/// Runs the badly ended tasks of jobs (`$1`) again, and single tasks (`$2`, with changed commands `$3`) together with
+/// their unscheduled dependants. `$4` is the admitted snapshot.
+///
+/// A task one of whose dependencies ended badly and is not retried with it stays as it is, so that no task waits for
+/// what will never come. A job that is still cancelling is left alone. Answers lanes with their first ready task.
+pub const RETRY: &str = "
+WITH RECURSIVE named AS (
+    SELECT * FROM unnest($2::bigint[], $3::text[]) AS n(task_id, command)
+), wanted (task_id) AS (
+    SELECT s.task_id FROM yardmaster.task_state s WHERE s.job_id = ANY ($1) AND s.status IN ('error', 'cancelled', 'unscheduled')
+    UNION
+    SELECT s.task_id FROM named n JOIN yardmaster.task_state s ON s.task_id = n.task_id
+     WHERE s.status IN ('error', 'cancelled', 'unscheduled')
+    UNION
+    SELECT e.task_id FROM wanted w JOIN yardmaster.task_depend e ON e.depends_on = w.task_id
+      JOIN yardmaster.task_state s ON s.task_id = e.task_id
+     WHERE s.status = 'unscheduled' AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot)
+), hopeless (task_id) AS (
+    SELECT w.task_id FROM wanted w JOIN yardmaster.task_depend e ON e.task_id = w.task_id
+      JOIN yardmaster.task_state p ON p.task_id = e.depends_on
+     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot)
+       AND p.status IN ('error', 'cancelled', 'unscheduled') AND NOT EXISTS (SELECT FROM wanted o WHERE o.task_id = p.task_id)
+    UNION
+    SELECT e.task_id FROM hopeless h JOIN yardmaster.task_depend e ON e.depends_on = h.task_id
+     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot)
+), again AS MATERIALIZED (
+    SELECT s.task_id, j.paused, n.command,
+           (SELECT count(*) FROM yardmaster.task_depend e LEFT JOIN yardmaster.task_state p ON p.task_id = e.depends_on
+             WHERE e.task_id = s.task_id AND e.refused IS NULL AND p.status IS DISTINCT FROM 'done'
+               AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot))::integer AS waiting_for
+      FROM wanted w JOIN yardmaster.task_state s ON s.task_id = w.task_id
+      JOIN yardmaster.job_state j ON j.job_id = s.job_id AND j.status <> 'cancelling'
+      LEFT JOIN named n ON n.task_id = w.task_id
+     WHERE NOT EXISTS (SELECT FROM hopeless h WHERE h.task_id = w.task_id)
+), changed AS (
+    UPDATE yardmaster.task_state s
+       SET status = CASE WHEN a.waiting_for = 0 THEN 'runnable' ELSE 'blocked' END::yardmaster.task_status,
+           ready = a.waiting_for = 0 AND NOT a.paused, waiting_for = a.waiting_for, not_before = NULL, finished_at = NULL,
+           retry_count = 0, interruptions = 0, sqlstate = NULL, message = NULL, command = coalesce(a.command, s.command)
+      FROM again a WHERE s.task_id = a.task_id
+    RETURNING s.task_id, s.job_id, s.lane, s.queue_rank, s.ready
+), counted AS (
+    UPDATE yardmaster.job_state j SET n_bad = j.n_bad - c.n, cancel_requested = false
+      FROM (SELECT c.job_id, count(*) AS n FROM changed c GROUP BY c.job_id) c
+     WHERE j.job_id = c.job_id
+)
+SELECT DISTINCT ON (c.lane) c.lane, c.queue_rank, c.task_id FROM changed c WHERE c.ready
+ ORDER BY c.lane, c.queue_rank, c.task_id";
+
+/// Pauses jobs (`$1`): none of their tasks is claimed any more; running ones go on.
+pub const PAUSE: &str = "
+WITH chosen AS (
+    UPDATE yardmaster.job_state j SET paused = true
+     WHERE j.job_id = ANY ($1) AND NOT j.paused AND j.status NOT IN ('finished', 'cancelled', 'failed') RETURNING j.job_id
+)
+UPDATE yardmaster.task_state s SET ready = false FROM chosen c WHERE s.job_id = c.job_id AND s.ready";
+
+/// Resumes jobs (`$1`). Answers lanes with their first ready task.
+pub const RESUME: &str = "
+WITH chosen AS (
+    UPDATE yardmaster.job_state j SET paused = false WHERE j.job_id = ANY ($1) AND j.paused RETURNING j.job_id
+), changed AS (
+    UPDATE yardmaster.task_state s SET ready = true, not_before = NULL
+      FROM chosen c
+     WHERE s.job_id = c.job_id AND s.status = 'runnable' AND NOT s.ready AND coalesce(s.not_before <= now(), true)
+    RETURNING s.lane, s.queue_rank, s.task_id
+)
+SELECT DISTINCT ON (c.lane) c.lane, c.queue_rank, c.task_id FROM changed c ORDER BY c.lane, c.queue_rank, c.task_id";
+
+/// Writes on request rows (`$1`) what came of them: the state that the job, or task, has now.
+pub const ANSWER: &str = "
+UPDATE yardmaster.request r
+   SET handled_at = now(),
+       outcome = CASE WHEN r.task_id IS NULL THEN format('job %s is %s', r.job_id, j.status) || CASE WHEN j.paused THEN ', paused' ELSE '' END
+                      ELSE coalesce('task ' || r.task_id || ' is ' || (SELECT s.status FROM yardmaster.task_state s WHERE s.task_id = r.task_id),
+                                    format('task %s does not exist', r.task_id)) END
+  FROM yardmaster.job_state j
+ WHERE r.request_id = ANY ($1) AND j.job_id = r.job_id AND r.handled_at IS NULL";

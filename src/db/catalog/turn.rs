@@ -1,0 +1,441 @@
+//! The turn: the leader's transaction, sent whole, COMMIT included.
+//!
+//! The statements of a turn do not depend on one another's answers, so they travel in one round trip. Should this
+//! process stop in the middle, nothing stays open: PostgreSQL has the COMMIT already. The order inside is: fence,
+//! admission, requests, settlement, promotion, roll-up, claims, windows.
+
+use futures::future::OptionFuture;
+use tokio_postgres::types::ToSql;
+use tokio_postgres::{Client, Row, Statement};
+
+use super::super::error::DbError;
+use super::leadership::Office;
+use super::look::{self, Found, Mark, RequestKind};
+use super::{admit, claim, request, settle};
+use crate::model::graph;
+use crate::model::{
+    JobId, JobStatus, Lane, LaneId, LiveAttempt, QueueKey, SessionKey, TaskId, Turn, TurnReply, Window,
+};
+
+const FENCE: &str = "SELECT yardmaster.fence($1, $2)";
+const ENCODING: &str = "SELECT current_setting('server_encoding')";
+
+macro_rules! statements {
+    ($($field:ident = $sql:expr),+ $(,)?) => {
+        struct Statements { $($field: Statement),+ }
+        impl Statements {
+            async fn prepare(client: &Client) -> Result<Statements, DbError> {
+                Ok(Statements { $($field: client.prepare($sql).await.map_err(DbError::postgres(concat!("prepare ", stringify!($field))))?),+ })
+            }
+        }
+        const OWN: &[(&str, &str)] = &[$((stringify!($field), $sql)),+];
+    };
+}
+statements! {
+    fence = FENCE,
+    look = look::LOOK,
+    requests = look::REQUESTS,
+    edges = look::EDGES,
+    jobs = admit::JOBS,
+    totals = admit::TOTALS,
+    totals_anew = admit::TOTALS_ANEW,
+    lanes = admit::LANES,
+    tasks = admit::TASKS,
+    late_edges = admit::LATE_EDGES,
+    admit_rollup = admit::ROLLUP,
+    new_lanes = admit::NEW_LANES,
+    settle = settle::SETTLE,
+    rollup = settle::ROLLUP,
+    promote = settle::PROMOTE,
+    next_due = settle::NEXT_DUE,
+    claim = claim::CLAIM,
+    live = claim::LIVE,
+    windows = claim::WINDOWS,
+    cancel_jobs = request::CANCEL_JOBS,
+    cancel_tasks = request::CANCEL_TASKS,
+    retry = request::RETRY,
+    pause = request::PAUSE,
+    resume = request::RESUME,
+    answer = request::ANSWER,
+}
+
+/// Every statement of the catalog with its name, for the test that prepares them all.
+pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
+    let families = [OWN, super::leadership::STATEMENTS, super::publish::STATEMENTS, super::recover::STATEMENTS];
+    families.into_iter().flatten().copied().collect()
+}
+
+/// A look whose admission is not finished.
+#[derive(Debug)]
+struct Admission {
+    found: Found,
+    /// The last task admitted.
+    cursor: i64,
+    /// Nothing was known before: totals and edges are counted anew.
+    full: bool,
+    /// Totals are raised with the first chunk.
+    counted: bool,
+    /// Tasks whose edges close a cycle.
+    poisoned: Vec<i64>,
+}
+
+/// The leader's hold on the catalog: one connection, its prepared statements, and up to where it has looked.
+pub struct Catalog {
+    client: Client,
+    statements: Statements,
+    office: Office,
+    seen: Mark,
+    admission: Option<Admission>,
+    known_lane: i32,
+    utf8: bool,
+}
+
+impl std::fmt::Debug for Catalog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Catalog").field("office", &self.office).field("seen", &self.seen.snapshot).finish_non_exhaustive()
+    }
+}
+
+impl Catalog {
+    /// Prepares a connection for turns. The first look will be a full one.
+    ///
+    /// # Errors
+    /// When a statement cannot be prepared.
+    pub async fn new(client: Client, office: Office) -> Result<Catalog, DbError> {
+        let statements = Statements::prepare(&client).await?;
+        let encoding = client.query_one(ENCODING, &[]).await.map_err(DbError::postgres("ask for the encoding"))?;
+        Ok(Catalog {
+            client,
+            statements,
+            office,
+            seen: Mark::nothing(),
+            admission: None,
+            known_lane: 0,
+            utf8: encoding.get::<_, String>(0) == "UTF8",
+        })
+    }
+
+    /// The office these turns are taken in.
+    pub fn office(&self) -> Office {
+        self.office
+    }
+
+    /// The attempts that the catalog holds to be alive.
+    ///
+    /// # Errors
+    /// When the statement fails.
+    pub async fn live(&self) -> Result<Vec<LiveAttempt>, DbError> {
+        let rows = self.client.query(&self.statements.live, &[]).await.map_err(DbError::postgres("read the live attempts"))?;
+        Ok(rows.iter().map(claim::live).collect())
+    }
+
+    /// Takes a turn. Nothing of it happened if it fails with an error of the server; after a lost connection or a
+    /// timeout the caller must make a new `Catalog` and read what is there.
+    ///
+    /// # Errors
+    /// [`DbError::Deposed`] when the epoch is over; otherwise what went wrong.
+    pub async fn take(&mut self, turn: &Turn) -> Result<TurnReply, DbError> {
+        if turn.look && self.admission.is_none() {
+            self.look().await?;
+        }
+        let mut reply = self.transact(turn).await?;
+        // The transaction has committed: what it admitted is admitted.
+        if let Some(admission) = &mut self.admission {
+            admission.counted = true;
+            if reply.more_to_admit {
+                admission.found.requests.clear();
+            } else {
+                self.seen = admission.found.mark.clone();
+                self.admission = None;
+            }
+        }
+        for lane in &reply.lanes {
+            self.known_lane = self.known_lane.max(lane.id.0);
+        }
+        reply.claimed.sort_by_key(|(place, _)| *place);
+        Ok(reply)
+    }
+
+    /// One read-only transaction, one snapshot: what is new, and whether its edges close a cycle.
+    async fn look(&mut self) -> Result<(), DbError> {
+        let window: [&(dyn ToSql + Sync); 2] = [&self.seen.xmax, &self.seen.xip];
+        let (began, look, requests, ended) = futures::join!(
+            self.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
+            self.client.query_one(&self.statements.look, &window),
+            self.client.query(&self.statements.requests, &window),
+            self.client.batch_execute("COMMIT"),
+        );
+        began.map_err(DbError::postgres("begin a look"))?;
+        let mut found = look::found(
+            &look.map_err(DbError::postgres("look for new rows"))?,
+            &requests.map_err(DbError::postgres("look for requests"))?,
+        );
+        ended.map_err(DbError::postgres("end a look"))?;
+        let full = self.seen == Mark::nothing();
+        if found.is_empty() && !full {
+            self.seen = found.mark;
+            return Ok(());
+        }
+        let mut poisoned = Vec::new();
+        if !found.suspicious.is_empty() {
+            let rows = self
+                .client
+                .query(&self.statements.edges, &[&found.suspicious, &found.mark.snapshot])
+                .await
+                .map_err(DbError::postgres("read the edges of a job"))?;
+            let edges: Vec<(i64, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
+            poisoned = graph::cycles(&edges);
+        }
+        found.late_edges |= full;
+        self.admission = Some(Admission { found, cursor: i64::MIN, full, counted: false, poisoned });
+        Ok(())
+    }
+
+    async fn transact(&mut self, turn: &Turn) -> Result<TurnReply, DbError> {
+        let s = &self.statements;
+        let c = &self.client;
+        let seen = &self.seen;
+        let admission = self.admission.as_ref();
+        // Edges count up to the snapshot that this turn admits.
+        let snapshot = admission.map_or(&seen.snapshot, |a| &a.found.mark.snapshot);
+
+        // ---- parameters, laid out before anything is sent
+        let cursor = admission.map_or(i64::MIN, |a| a.cursor);
+        let empty = Vec::new();
+        let poisoned = admission.map_or(&empty, |a| &a.poisoned);
+        let window: [&(dyn ToSql + Sync); 3] = [&seen.xmax, &seen.xip, snapshot];
+        let chunk: [&(dyn ToSql + Sync); 6] = [&seen.xmax, &seen.xip, snapshot, &cursor, &admit::CHUNK, poisoned];
+        let has_tasks = admission.is_some_and(|a| a.found.tasks || a.full);
+        let has_jobs = admission.is_some_and(|a| !a.counted && (a.found.jobs || a.full));
+        let late = admission.filter(|a| a.found.late_edges && !a.counted);
+        let late_full = late.is_some_and(|a| a.full);
+        let late_params: [&(dyn ToSql + Sync); 5] = [&seen.xmax, &seen.xip, snapshot, poisoned, &late_full];
+        let requests = Requests::sort(admission.filter(|a| !a.counted).map_or(&[], |a| &a.found.requests));
+        let given = settle::Given::new(&turn.settlements, |text| self.storable(text));
+        let given = given.params(snapshot);
+        let mut touched: Vec<i64> = turn.settlements.iter().map(|x| x.job.0).chain(requests.jobs.iter().copied()).collect();
+        touched.sort_unstable();
+        touched.dedup();
+        let offers = claim::Offers::new(&turn.offers, &turn.floors);
+        let windows = WindowParams::new(turn);
+        let known_lane = self.known_lane;
+        let retry_params: [&(dyn ToSql + Sync); 4] =
+            [&requests.job_retry, &requests.task_retry, &requests.commands, snapshot];
+
+        // A turn that only settles what the records prove and claims for home need not wait for the disk: a crash that
+        // loses it also ends the claimed backends, and recovery reads the records. Everything else must be durable.
+        let lazy = admission.is_none() && turn.settlements.iter().all(|x| matches!(x.ending, crate::model::Ending::Done));
+        let begin = if lazy {
+            "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL synchronous_commit = off"
+        } else {
+            "BEGIN ISOLATION LEVEL REPEATABLE READ"
+        };
+
+        // ---- one round trip: futures::join! polls in order, and a request is sent when first polled
+        let (began, fenced, jobs, totals, lanes, tasks, late_rows, admit_rollup) = (
+            c.batch_execute(begin),
+            c.query_one(&s.fence, &[&self.office.epoch.0, &self.office.token]),
+            some(has_jobs, c.execute(&s.jobs, &window)),
+            some(has_tasks && admission.is_some_and(|a| !a.counted), async {
+                if admission.is_some_and(|a| a.full) {
+                    c.execute(&s.totals_anew, &[snapshot]).await
+                } else {
+                    c.execute(&s.totals, &window).await
+                }
+            }),
+            some(has_tasks, c.execute(&s.lanes, &chunk[..5])),
+            some(has_tasks, c.query(&s.tasks, &chunk)),
+            some(late.is_some(), c.query(&s.late_edges, &late_params)),
+            some(admission.is_some(), c.query(&s.admit_rollup, &window)),
+        );
+        let (cancel_jobs, cancel_tasks, retry, pause, resume) = (
+            some(!requests.job_cancel.is_empty(), c.query(&s.cancel_jobs, &[&requests.job_cancel])),
+            some(!requests.task_cancel.is_empty(), c.query(&s.cancel_tasks, &[&requests.task_cancel, snapshot])),
+            some(requests.retries(), c.query(&s.retry, &retry_params)),
+            some(!requests.job_pause.is_empty(), c.execute(&s.pause, &[&requests.job_pause])),
+            some(!requests.job_resume.is_empty(), c.query(&s.resume, &[&requests.job_resume])),
+        );
+        let touched_params: [&(dyn ToSql + Sync); 1] = [&touched];
+        let answer_params: [&(dyn ToSql + Sync); 1] = [&requests.ids];
+        let claim_params: [&(dyn ToSql + Sync); 5] =
+            [&offers.lane, &offers.pid, &offers.start, &offers.floor_rank, &offers.floor_task];
+        let window_params: [&(dyn ToSql + Sync); 4] = [&windows.lane, &windows.rank, &windows.task, &windows.limit];
+        let (settled, promoted, rolled, answered, claimed, windowed, new_lanes, due, committed) = (
+            some(!turn.settlements.is_empty(), c.query(&s.settle, &given)),
+            some(turn.promote, c.query(&s.promote, &[])),
+            some(!touched.is_empty(), c.query(&s.rollup, &touched_params)),
+            some(!requests.ids.is_empty(), c.execute(&s.answer, &answer_params)),
+            some(!turn.offers.is_empty(), c.query(&s.claim, &claim_params)),
+            some(!turn.windows.is_empty(), c.query(&s.windows, &window_params)),
+            some(has_tasks, c.query(&s.new_lanes, &[&known_lane])),
+            some(turn.promote || admission.is_some() || turn.settlements.iter().any(|x| !matches!(x.ending, crate::model::Ending::Done)), c.query_opt(&s.next_due, &[])),
+            c.batch_execute("COMMIT"),
+        );
+        let (began, fenced, jobs, totals, lanes, tasks, late_rows, admit_rollup, cancel_jobs, cancel_tasks, retry, pause, resume, rest) = futures::join!(
+            began, fenced, jobs, totals, lanes, tasks, late_rows, admit_rollup, cancel_jobs, cancel_tasks, retry, pause, resume,
+            async { futures::join!(settled, promoted, rolled, answered, claimed, windowed, new_lanes, due, committed) },
+        );
+        let (settled, promoted, rolled, answered, claimed, windowed, new_lanes, due, committed) = rest;
+
+        // ---- the first error is the cause; what follows it in an aborted transaction says nothing
+        began.map_err(DbError::postgres("begin a turn"))?;
+        fenced.map_err(DbError::postgres("check the epoch")).map_err(|e| match e {
+            DbError::Deposed(_) => DbError::Deposed(self.office.epoch.0),
+            other => other,
+        })?;
+        told(jobs, "admit jobs")?;
+        told(totals, "count new tasks")?;
+        told(lanes, "make lanes")?;
+        let tasks = told(tasks, "admit tasks")?.unwrap_or_default();
+        let late_rows = told(late_rows, "admit late dependencies")?.unwrap_or_default();
+        let admit_rollup = told(admit_rollup, "roll up new jobs")?.unwrap_or_default();
+        let mut cancelling = told(cancel_jobs, "cancel jobs")?.unwrap_or_default();
+        cancelling.extend(told(cancel_tasks, "cancel tasks")?.unwrap_or_default());
+        let retry = told(retry, "retry")?.unwrap_or_default();
+        told(pause, "pause jobs")?;
+        let resume = told(resume, "resume jobs")?.unwrap_or_default();
+        let settled = told(settled, "settle attempts")?.unwrap_or_default();
+        let promoted = told(promoted, "promote delayed tasks")?.unwrap_or_default();
+        let rolled = told(rolled, "roll up jobs")?.unwrap_or_default();
+        told(answered, "answer requests")?;
+        let claimed = told(claimed, "claim tasks")?.unwrap_or_default();
+        let windowed = told(windowed, "read the queues")?.unwrap_or_default();
+        let new_lanes = told(new_lanes, "read new lanes")?.unwrap_or_default();
+        let due = told(due, "look for the next due task")?.flatten();
+        committed.map_err(DbError::postgres("commit a turn"))?;
+
+        // ---- the answer
+        let mut reply = TurnReply {
+            claimed: claimed.iter().map(claim::claimed).collect(),
+            windows: windows.answers(turn, &windowed),
+            lanes: new_lanes.iter().map(lane).collect(),
+            cancelling: cancelling.iter().map(|row| TaskId(row.get(0))).collect(),
+            jobs: admit_rollup.iter().chain(&rolled).filter_map(job_change).collect(),
+            next_due: due
+                .and_then(|row| row.get::<_, Option<i64>>(0))
+                .map(|ms| std::time::Duration::from_millis(ms.max(0).unsigned_abs())),
+            ..TurnReply::default()
+        };
+        for row in tasks.iter().chain(&late_rows).chain(&retry).chain(&resume).chain(&settled).chain(&promoted) {
+            if let Some(lane) = row.get::<_, Option<i32>>(0) {
+                reply.readied.push((LaneId(lane), QueueKey { rank: row.get(1), task: TaskId(row.get(2)) }));
+            } else if i64::from(row.get::<_, i32>(1)) == admit::CHUNK {
+                reply.more_to_admit = true;
+                if let Some(a) = &mut self.admission {
+                    a.cursor = row.get(2);
+                }
+            }
+        }
+        Ok(reply)
+    }
+
+    /// What a home that is not UTF-8 cannot store is written as escapes; nothing is lost, and no row is refused.
+    fn storable(&self, text: &str) -> String {
+        if self.utf8 || text.is_ascii() {
+            return text.to_owned();
+        }
+        text.chars().map(|ch| if ch.is_ascii() { ch.to_string() } else { ch.escape_unicode().to_string() }).collect()
+    }
+}
+
+/// A statement that this turn may or may not contain.
+fn some<F: Future>(wanted: bool, future: F) -> OptionFuture<F> {
+    OptionFuture::from(wanted.then_some(future))
+}
+
+fn told<T>(answer: Option<Result<T, tokio_postgres::Error>>, context: &'static str) -> Result<Option<T>, DbError> {
+    answer.transpose().map_err(DbError::postgres(context))
+}
+
+fn lane(row: &Row) -> Lane {
+    Lane { id: LaneId(row.get(0)), session: SessionKey { node: row.get(1), owner: row.get(2) }, nodes: row.get(3) }
+}
+
+fn job_change(row: &Row) -> Option<(JobId, JobStatus)> {
+    Some((JobId(row.get(0)), row.get::<_, String>(1).parse().ok()?))
+}
+
+/// A look's requests, sorted by kind.
+#[derive(Default)]
+struct Requests {
+    ids: Vec<i64>,
+    jobs: Vec<i64>,
+    job_cancel: Vec<i64>,
+    task_cancel: Vec<i64>,
+    job_retry: Vec<i64>,
+    task_retry: Vec<i64>,
+    commands: Vec<Option<String>>,
+    job_pause: Vec<i64>,
+    job_resume: Vec<i64>,
+}
+
+impl Requests {
+    fn sort(requests: &[look::Request]) -> Requests {
+        let mut out = Requests::default();
+        for r in requests {
+            out.ids.push(r.id);
+            out.jobs.push(r.job.0);
+            match (r.kind, r.task) {
+                (RequestKind::JobCancel, _) => out.job_cancel.push(r.job.0),
+                (RequestKind::JobRetry, _) => out.job_retry.push(r.job.0),
+                (RequestKind::JobPause, _) => out.job_pause.push(r.job.0),
+                (RequestKind::JobResume, _) => out.job_resume.push(r.job.0),
+                (RequestKind::TaskCancel, Some(task)) => out.task_cancel.push(task.0),
+                (RequestKind::TaskRetry, Some(task)) => {
+                    // The last word on a task counts.
+                    if let Some(i) = out.task_retry.iter().position(|t| *t == task.0) {
+                        out.commands[i] = r.argument.clone().or(out.commands[i].take());
+                    } else {
+                        out.task_retry.push(task.0);
+                        out.commands.push(r.argument.clone());
+                    }
+                }
+                // A row that names no task asks for nothing; it is answered all the same.
+                (RequestKind::TaskCancel | RequestKind::TaskRetry, None) => {}
+            }
+        }
+        out
+    }
+
+    fn retries(&self) -> bool {
+        !self.job_retry.is_empty() || !self.task_retry.is_empty()
+    }
+}
+
+/// The parallel arrays of [`claim::WINDOWS`].
+struct WindowParams {
+    lane: Vec<i32>,
+    rank: Vec<i32>,
+    task: Vec<i64>,
+    limit: Vec<i64>,
+}
+
+impl WindowParams {
+    fn new(turn: &Turn) -> WindowParams {
+        let mut p = WindowParams { lane: vec![], rank: vec![], task: vec![], limit: vec![] };
+        for w in &turn.windows {
+            let after = w.after.unwrap_or(claim::START);
+            p.lane.push(w.lane.0);
+            p.rank.push(after.rank);
+            p.task.push(after.task.0);
+            p.limit.push(i64::from(w.limit));
+        }
+        p
+    }
+
+    fn answers(&self, turn: &Turn, rows: &[Row]) -> Vec<Window> {
+        let mut answers: Vec<Window> =
+            turn.windows.iter().map(|w| Window { lane: w.lane, keys: Vec::new(), more: false }).collect();
+        for row in rows {
+            let lane = LaneId(row.get(0));
+            if let Some(i) = turn.windows.iter().position(|w| w.lane == lane) {
+                if answers[i].keys.len() < turn.windows[i].limit as usize {
+                    answers[i].keys.push(QueueKey { rank: row.get(1), task: TaskId(row.get(2)) });
+                } else {
+                    answers[i].more = true;
+                }
+            }
+        }
+        answers
+    }
+}

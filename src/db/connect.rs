@@ -1,0 +1,142 @@
+//! The service's own connections. They never run a task's SQL, and owners' sessions never run the service's.
+//!
+//! `search_path` is empty, so a name that is not qualified fails loudly; plans are kept off sequential scans, since
+//! the leader's statements are all meant to be driven by an index whatever the statistics say today.
+
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+
+use super::error::DbError;
+
+/// How long a service connection may take to open.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Settings of every service connection, as start-up options: `ALTER ROLE … SET` cannot override them.
+/// `default_transaction_read_only` is left alone on purpose: an operator's wish to pause writes must reach us.
+const OPTIONS: &str = "-c search_path= -c client_min_messages=warning -c default_transaction_isolation=read\\ committed \
+    -c lock_timeout=2000 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=10000 -c jit=off \
+    -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c synchronous_commit=on \
+    -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=9000 \
+    -c client_connection_check_interval=1000";
+
+/// What a connection is for: shown in `application_name`, and deciding its `statement_timeout`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// The leader's turns.
+    Turns,
+    /// Renewal, recovery, revocation, steering of backends.
+    Control,
+    /// The leadership lock; waits without a bound.
+    Lock,
+    /// LISTEN.
+    Listen,
+    /// Migrations.
+    Migrate,
+}
+
+impl Purpose {
+    fn name(self) -> &'static str {
+        match self {
+            Purpose::Turns => "turns",
+            Purpose::Control => "control",
+            Purpose::Lock => "lock",
+            Purpose::Listen => "listen",
+            Purpose::Migrate => "migrate",
+        }
+    }
+
+    /// `statement_timeout` in milliseconds; 0 is none.
+    fn statement_timeout_ms(self) -> u32 {
+        match self {
+            Purpose::Turns => 15_000,
+            Purpose::Control => 10_000,
+            Purpose::Lock | Purpose::Listen | Purpose::Migrate => 0,
+        }
+    }
+}
+
+/// Parses a libpq URL or key=value string.
+///
+/// # Errors
+/// [`DbError::Url`] when it cannot be parsed; the text is not repeated, since it may hold a password.
+pub fn parse_url(url: &str) -> Result<Config, DbError> {
+    url.parse::<Config>().map_err(|e| {
+        let reason = std::error::Error::source(&e).map(ToString::to_string).unwrap_or_else(|| e.to_string());
+        DbError::Url(format!("{reason}; expected postgresql://user@host:port/database or host=… user=… dbname=…"))
+    })
+}
+
+/// Names where a configuration leads, without its password: `user@host:port/database`.
+pub fn place(config: &Config) -> String {
+    let host = config.get_hosts().first().map_or_else(
+        || "localhost".to_owned(),
+        |h| match h {
+            tokio_postgres::config::Host::Tcp(name) => name.clone(),
+            tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
+        },
+    );
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    format!("{}@{host}:{port}/{}", config.get_user().unwrap_or("?"), config.get_dbname().unwrap_or("?"))
+}
+
+/// Opens a service connection and drives it until it ends or is dropped.
+///
+/// Notifications, if wanted, arrive on the returned channel; it ends when the connection does. Its capacity is one:
+/// a notification is a hint, and one pending hint is as good as many, so the socket is always drained.
+///
+/// # Errors
+/// [`DbError::Unreachable`] or [`DbError::Timeout`].
+pub async fn connect(config: &Config, purpose: Purpose) -> Result<(Client, mpsc::Receiver<()>), DbError> {
+    let mut config = config.clone();
+    let options = format!(
+        "{} {OPTIONS} -c statement_timeout={}",
+        config.get_options().unwrap_or(""),
+        purpose.statement_timeout_ms()
+    );
+    config.options(options.trim()).application_name(format!("yardmaster {}", purpose.name()));
+    config.connect_timeout(CONNECT_TIMEOUT).keepalives(true).keepalives_idle(Duration::from_secs(5));
+    let opened = tokio::time::timeout(CONNECT_TIMEOUT, config.connect(NoTls)).await;
+    let (client, mut connection) = match opened {
+        Ok(Ok(pair)) => pair,
+        Ok(Err(e)) => return Err(DbError::Unreachable { place: place(&config), reason: describe(&e) }),
+        Err(_) => return Err(DbError::Timeout { context: "connect", seconds: CONNECT_TIMEOUT.as_secs() }),
+    };
+    let (hints, hinted) = mpsc::channel(1);
+    tokio::spawn(async move {
+        loop {
+            match futures::future::poll_fn(|cx| connection.poll_message(cx)).await {
+                Some(Ok(AsyncMessage::Notification(_))) => {
+                    // Full means that a hint is pending already.
+                    let _ = hints.try_send(());
+                }
+                Some(Ok(AsyncMessage::Notice(notice))) => {
+                    tracing::debug!(severity = notice.severity(), "{}", notice.message());
+                }
+                Some(Ok(_)) => {}
+                Some(Err(e)) => {
+                    tracing::debug!(connection = purpose.name(), "connection ended: {}", describe(&e));
+                    break;
+                }
+                None => break,
+            }
+        }
+    });
+    Ok((client, hinted))
+}
+
+/// The whole story of a driver error in one line: the server's words, or the chain of causes.
+pub fn describe(error: &tokio_postgres::Error) -> String {
+    if let Some(db) = error.as_db_error() {
+        return format!("{}: {} (SQLSTATE {})", db.severity(), db.message(), db.code().code());
+    }
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}
