@@ -122,6 +122,8 @@ fn pg_config_bindir() -> Option<PathBuf> {
 
 /// The binaries in one folder, or the reason why they will not do.
 fn inspect(bin_dir: &Path) -> Result<Binaries, String> {
+    // Programs are started at `/`, so a relative folder must not stay one.
+    let bin_dir = &std::path::absolute(bin_dir).map_err(|e| e.to_string())?;
     let missing: Vec<&str> = PROGRAMS.into_iter().filter(|name| !bin_dir.join(name).is_file()).collect();
     if !missing.is_empty() {
         return Err(format!("no {}", missing.join(", no ")));

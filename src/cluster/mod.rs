@@ -105,6 +105,7 @@ impl Cluster {
         leftovers::end_leftovers(&layout.cluster()).await?;
         initdb::ensure_cluster(binaries, &account, &layout, options.fsync).await?;
         let socket = SocketDir::prepare(&layout, &account)?;
+        socket.clear()?;
         let postmaster = Postmaster::start(binaries, &account, &layout, &socket.path, &options).await?;
         Ok(Cluster { postmaster, socket, account, layout, binaries: binaries.clone(), options, _lock: lock })
     }
@@ -151,6 +152,7 @@ impl Cluster {
     pub async fn restart(&mut self, mode: StopMode) -> Result<(), ClusterError> {
         self.postmaster.stop(mode).await?;
         leftovers::end_leftovers(&self.layout.cluster()).await?;
+        self.socket.clear()?;
         self.postmaster =
             Postmaster::start(&self.binaries, &self.account, &self.layout, &self.socket.path, &self.options)
                 .await?;

@@ -16,9 +16,11 @@ use super::layout::Layout;
 
 /// The port number in the socket's name. There is no TCP, so it need not be free.
 pub(super) const PORT: u16 = 5432;
-/// The longest path of a folder that a socket `.s.PGSQL.5432` fits into, in bytes: `sun_path` has 108 (unix(7)),
-/// one of them for the end, and PostgreSQL adds 14 and a slash.
-const MAX_DIR_BYTES: usize = 107 - "/.s.PGSQL.5432".len();
+/// The socket's name: PostgreSQL makes it from the port.
+const SOCKET: &str = ".s.PGSQL.5432";
+/// The longest path of a folder that the socket fits into, in bytes: `sun_path` has 108 (unix(7)),
+/// one of them for the end.
+const MAX_DIR_BYTES: usize = 107 - "/".len() - SOCKET.len();
 /// The name of a short folder starts so.
 const SHORT_NAME: &str = "yardmaster-";
 /// How many random names are tried in one place. Even the second is a sign of an attack or a full disk.
@@ -57,6 +59,22 @@ impl SocketDir {
         std::fs::write(&record, format!("{}\n", path.display()))
             .map_err(ClusterError::io("record the socket folder in", &record))?;
         Ok(SocketDir { path, short: true })
+    }
+
+    /// Removes the socket and its lock file that a killed server left. PostgreSQL does so itself, unless the lock's
+    /// pid is alive: as another program, or as a zombie in a container whose first process reaps nothing.
+    /// No server of this data folder may be running.
+    pub(super) fn clear(&self) -> Result<(), ClusterError> {
+        for name in [format!("{SOCKET}.lock"), SOCKET.to_owned()] {
+            let path = self.path.join(name);
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(ClusterError::io("remove the stale socket file", &path)(e));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Removes the folder if it is outside the data folder. The server has ended and removed its socket.
