@@ -3,6 +3,7 @@
 //! Three ideas carry the crate: the database remembers, the Monitor decides, the Executors act.
 //! `ARCHITECTURE.md` has the floors, the invariants and a walk from `INSERT` to `done`.
 
+pub mod cluster;
 pub mod db;
 pub mod model;
 pub mod settings;

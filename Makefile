@@ -1,0 +1,38 @@
+# Yardmaster's commands; `make` prints them. Each sets the machine up first, which takes no time once it is.
+
+.DEFAULT_GOAL := help
+
+# rustup's cargo is often in no PATH but that of login shells.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+
+bin := $(or $(CARGO_TARGET_DIR),target)/debug/yardmaster
+JOB ?= examples/first-minute.toml
+
+.PHONY: help setup run test test-slow lint bench ci
+
+help: ## Prints this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
+
+setup: ## Installs what is missing: PostgreSQL, libclang, a C compiler (as root, else in user space)
+	@scripts/setup
+
+run: setup ## Builds, and runs an example job on a private PostgreSQL (JOB=file for another)
+	@cargo build
+	@$(bin) run $(JOB)
+
+test: setup ## Runs the tests (under 10 minutes)
+	cargo test
+
+test-slow: setup ## Runs the tests, the long ones too, on the installed PostgreSQL and on 18
+	cargo test -- --include-ignored
+	bin=$$(scripts/setup postgres-18) && YARDMASTER_PG_BIN=$$bin cargo test -- --include-ignored
+
+lint: setup ## Checks format and lints
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+
+bench: setup ## Measures tasks per second and latency
+	cargo bench
+
+ci: ## Does what the continuous integration does: lint and test
+	@.ci/run
