@@ -2,3 +2,7 @@
 //!
 //! Three ideas carry the crate: the database remembers, the Monitor decides, the Executors act.
 //! `ARCHITECTURE.md` has the floors, the invariants and a walk from `INSERT` to `done`.
+
+pub mod jobfile;
+pub mod model;
+pub mod sql;

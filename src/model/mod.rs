@@ -1,0 +1,3 @@
+//! Plain data and pure functions about jobs and tasks.
+
+pub mod graph;
