@@ -153,13 +153,17 @@ fn option<'a>(options: &'a [pg_query::protobuf::Node], name: &str) -> Option<&'a
 /// Reads an option as PostgreSQL's `defGetBoolean` does: given without a value, it is on.
 fn is_on(option: Option<&DefElem>, absent: bool) -> bool {
     let Some(option) = option else { return absent };
+    let is_off = |word: &str| matches!(word.to_ascii_lowercase().as_str(), "false" | "off" | "0");
     match option.arg.as_ref().and_then(|arg| arg.node.as_ref()) {
         None => true,
         Some(Node::Integer(value)) => value.ival != 0,
         Some(Node::Boolean(value)) => value.boolval,
-        Some(Node::String(value)) => {
-            !matches!(value.sval.to_ascii_lowercase().as_str(), "false" | "off" | "0")
-        }
+        Some(Node::String(value)) => !is_off(&value.sval),
+        // A bare word that is not reserved, such as `off`, reads as the name of a type.
+        Some(Node::TypeName(name)) => !name.names.iter().any(|name| match &name.node {
+            Some(Node::String(word)) => is_off(&word.sval),
+            _ => false,
+        }),
         Some(_) => true,
     }
 }

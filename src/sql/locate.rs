@@ -27,7 +27,8 @@ pub(super) fn grammar_error(command: &str, tokens: &[Lexeme]) -> usize {
 pub(super) fn lexer_error(command: &str, message: &str) -> usize {
     let quoted =
         message.split_once(" at or near \"").map_or("", |(_, near)| near.strip_suffix('"').unwrap_or(near));
-    if !quoted.is_empty() && command.ends_with(quoted) {
+    // An unterminated token reaches to the end of the text: no search, which its size would make slow.
+    if message.starts_with("unterminated") && command.ends_with(quoted) {
         return command.len() - quoted.len();
     }
     let ends: Vec<usize> = command.char_indices().map(|(at, c)| at + c.len_utf8()).collect();

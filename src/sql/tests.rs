@@ -223,7 +223,7 @@ fn a_syntax_error_has_postgresqls_words_and_place() {
     syntax_error("SELECT 'abc", r#"unterminated quoted string at or near "'abc""#, 8);
     syntax_error("SELECT 1a, 1a", r#"trailing junk after numeric literal at or near "1a""#, 8);
     syntax_error("/* x", r#"unterminated /* comment at or near "/* x""#, 1);
-    syntax_error("SELECT a FROM b ORDER BY a LIMIT 1 LIMIT 2", "multiple LIMIT clauses not allowed", 42);
+    syntax_error("(SELECT 1 ORDER BY 1) ORDER BY 2", "multiple ORDER BY clauses not allowed", 32);
 }
 
 #[test]
