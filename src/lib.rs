@@ -5,6 +5,8 @@
 
 pub mod cluster;
 pub mod db;
+pub mod jobfile;
 pub mod model;
 pub mod settings;
+pub mod sql;
 pub mod telemetry;

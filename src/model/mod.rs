@@ -3,6 +3,7 @@
 //! Nothing here knows actix, tokio or PostgreSQL. Every enum is matched by name, without `_ =>`, so that a new
 //! variant fails to compile wherever somebody must think about it.
 
+pub mod graph;
 pub mod ids;
 pub mod lane;
 pub mod status;
