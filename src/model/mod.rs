@@ -6,12 +6,19 @@
 pub mod graph;
 pub mod ids;
 pub mod lane;
+pub mod retry;
+pub mod rollup;
+pub mod slots;
 pub mod status;
 pub mod task;
+pub mod transition;
 pub mod turn;
 
 pub use ids::{Epoch, JobId, LaneId, TaskId};
 pub use lane::{Lane, QueueKey, SessionKey};
+pub use retry::RetryPolicy;
+pub use rollup::job_status;
+pub use slots::{Full, Limits, SlotGrant, SlotTable};
 pub use status::{JobStatus, TaskStatus};
 pub use turn::{LiveAttempt, Offer, Turn, TurnReply, Window, WindowRequest};
 pub use task::{Backend, ClaimedTask, Ending, Outcome, Settlement};
