@@ -4,3 +4,4 @@ pub mod catalog;
 pub mod connect;
 pub mod error;
 pub mod migrate;
+pub mod pipeline;

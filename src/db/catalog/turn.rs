@@ -4,17 +4,19 @@
 //! process stop in the middle, nothing stays open: PostgreSQL has the COMMIT already. The order inside is: fence,
 //! admission, requests, settlement, promotion, roll-up, claims, windows.
 
-use futures::future::OptionFuture;
+use std::time::Duration;
+
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Row, Statement};
 
 use super::super::error::DbError;
+use super::super::pipeline::Pipeline;
 use super::leadership::Office;
 use super::look::{self, Found, Mark, RequestKind};
 use super::{admit, claim, request, settle};
 use crate::model::graph;
 use crate::model::{
-    JobId, JobStatus, Lane, LaneId, LiveAttempt, QueueKey, SessionKey, TaskId, Turn, TurnReply, Window,
+    Ending, JobId, JobStatus, Lane, LaneId, LiveAttempt, QueueKey, SessionKey, TaskId, Turn, TurnReply, Window,
 };
 
 const FENCE: &str = "SELECT yardmaster.fence($1, $2)";
@@ -159,18 +161,14 @@ impl Catalog {
     /// One read-only transaction, one snapshot: what is new, and whether its edges close a cycle.
     async fn look(&mut self) -> Result<(), DbError> {
         let window: [&(dyn ToSql + Sync); 2] = [&self.seen.xmax, &self.seen.xip];
-        let (began, look, requests, ended) = futures::join!(
-            self.client.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"),
-            self.client.query_one(&self.statements.look, &window),
-            self.client.query(&self.statements.requests, &window),
-            self.client.batch_execute("COMMIT"),
-        );
-        began.map_err(DbError::postgres("begin a look"))?;
-        let mut found = look::found(
-            &look.map_err(DbError::postgres("look for new rows"))?,
-            &requests.map_err(DbError::postgres("look for requests"))?,
-        );
-        ended.map_err(DbError::postgres("end a look"))?;
+        let mut pipe = Pipeline::new(&self.client);
+        pipe.batch("begin a look", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
+        let look = pipe.query("look for new rows", &self.statements.look, &window);
+        let requests = pipe.query("look for requests", &self.statements.requests, &window);
+        pipe.batch("end a look", "COMMIT");
+        let mut answers = pipe.run().await?;
+        let requests = answers.take(Some(requests));
+        let mut found = look::found(&answers.take(Some(look))[0], &requests);
         let full = self.seen == Mark::nothing();
         if found.is_empty() && !full {
             self.seen = found.mark;
@@ -193,7 +191,6 @@ impl Catalog {
 
     async fn transact(&mut self, turn: &Turn) -> Result<TurnReply, DbError> {
         let s = &self.statements;
-        let c = &self.client;
         let seen = &self.seen;
         let admission = self.admission.as_ref();
         // Edges count up to the snapshot that this turn admits.
@@ -201,6 +198,7 @@ impl Catalog {
 
         // ---- parameters, laid out before anything is sent
         let cursor = admission.map_or(i64::MIN, |a| a.cursor);
+        let mut cursor_after = cursor;
         let empty = Vec::new();
         let poisoned = admission.map_or(&empty, |a| &a.poisoned);
         let window: [&(dyn ToSql + Sync); 3] = [&seen.xmax, &seen.xip, snapshot];
@@ -219,112 +217,110 @@ impl Catalog {
         let offers = claim::Offers::new(&turn.offers, &turn.floors);
         let windows = WindowParams::new(turn);
         let known_lane = self.known_lane;
-        let retry_params: [&(dyn ToSql + Sync); 4] =
-            [&requests.job_retry, &requests.task_retry, &requests.commands, snapshot];
 
         // A turn that only settles what the records prove and claims for home need not wait for the disk: a crash that
         // loses it also ends the claimed backends, and recovery reads the records. Everything else must be durable.
-        let lazy = admission.is_none() && turn.settlements.iter().all(|x| matches!(x.ending, crate::model::Ending::Done));
+        let lazy = admission.is_none() && turn.settlements.iter().all(|x| matches!(x.ending, Ending::Done));
         let begin = if lazy {
             "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL synchronous_commit = off"
         } else {
             "BEGIN ISOLATION LEVEL REPEATABLE READ"
         };
 
-        // ---- one round trip: futures::join! polls in order, and a request is sent when first polled
-        let (began, fenced, jobs, totals, lanes, tasks, late_rows, admit_rollup) = (
-            c.batch_execute(begin),
-            c.query_one(&s.fence, &[&self.office.epoch.0, &self.office.token]),
-            some(has_jobs, c.execute(&s.jobs, &window)),
-            some(has_tasks && admission.is_some_and(|a| !a.counted), async {
-                if admission.is_some_and(|a| a.full) {
-                    c.execute(&s.totals_anew, &[snapshot]).await
-                } else {
-                    c.execute(&s.totals, &window).await
+        let (epoch, token) = (self.office.epoch.0, self.office.token);
+        let mut pipe = Pipeline::new(&self.client);
+        pipe.batch("begin a turn", begin);
+        pipe.query("check the epoch", &s.fence, &[&epoch, &token]);
+        if has_jobs {
+            pipe.query("admit jobs", &s.jobs, &window);
+        }
+        let (mut tasks, mut late_edges, mut admit_rollup, mut new_lanes) = (None, None, None, None);
+        if has_tasks {
+            match admission {
+                Some(a) if !a.counted && a.full => {
+                    pipe.query("count all tasks", &s.totals_anew, &[snapshot]);
                 }
-            }),
-            some(has_tasks, c.execute(&s.lanes, &chunk[..5])),
-            some(has_tasks, c.query(&s.tasks, &chunk)),
-            some(late.is_some(), c.query(&s.late_edges, &late_params)),
-            some(admission.is_some(), c.query(&s.admit_rollup, &window)),
-        );
-        let (cancel_jobs, cancel_tasks, retry, pause, resume) = (
-            some(!requests.job_cancel.is_empty(), c.query(&s.cancel_jobs, &[&requests.job_cancel])),
-            some(!requests.task_cancel.is_empty(), c.query(&s.cancel_tasks, &[&requests.task_cancel, snapshot])),
-            some(requests.retries(), c.query(&s.retry, &retry_params)),
-            some(!requests.job_pause.is_empty(), c.execute(&s.pause, &[&requests.job_pause])),
-            some(!requests.job_resume.is_empty(), c.query(&s.resume, &[&requests.job_resume])),
-        );
-        let touched_params: [&(dyn ToSql + Sync); 1] = [&touched];
-        let answer_params: [&(dyn ToSql + Sync); 1] = [&requests.ids];
-        let claim_params: [&(dyn ToSql + Sync); 5] =
-            [&offers.lane, &offers.pid, &offers.start, &offers.floor_rank, &offers.floor_task];
-        let window_params: [&(dyn ToSql + Sync); 4] = [&windows.lane, &windows.rank, &windows.task, &windows.limit];
-        let (settled, promoted, rolled, answered, claimed, windowed, new_lanes, due, committed) = (
-            some(!turn.settlements.is_empty(), c.query(&s.settle, &given)),
-            some(turn.promote, c.query(&s.promote, &[])),
-            some(!touched.is_empty(), c.query(&s.rollup, &touched_params)),
-            some(!requests.ids.is_empty(), c.execute(&s.answer, &answer_params)),
-            some(!turn.offers.is_empty(), c.query(&s.claim, &claim_params)),
-            some(!turn.windows.is_empty(), c.query(&s.windows, &window_params)),
-            some(has_tasks, c.query(&s.new_lanes, &[&known_lane])),
-            some(turn.promote || admission.is_some() || turn.settlements.iter().any(|x| !matches!(x.ending, crate::model::Ending::Done)), c.query_opt(&s.next_due, &[])),
-            c.batch_execute("COMMIT"),
-        );
-        let (began, fenced, jobs, totals, lanes, tasks, late_rows, admit_rollup, cancel_jobs, cancel_tasks, retry, pause, resume, rest) = futures::join!(
-            began, fenced, jobs, totals, lanes, tasks, late_rows, admit_rollup, cancel_jobs, cancel_tasks, retry, pause, resume,
-            async { futures::join!(settled, promoted, rolled, answered, claimed, windowed, new_lanes, due, committed) },
-        );
-        let (settled, promoted, rolled, answered, claimed, windowed, new_lanes, due, committed) = rest;
-
-        // ---- the first error is the cause; what follows it in an aborted transaction says nothing
-        began.map_err(DbError::postgres("begin a turn"))?;
-        fenced.map_err(DbError::postgres("check the epoch")).map_err(|e| match e {
+                Some(a) if !a.counted => {
+                    pipe.query("count new tasks", &s.totals, &window);
+                }
+                _ => {}
+            }
+            pipe.query("make lanes", &s.lanes, &chunk[..5]);
+            tasks = Some(pipe.query("admit tasks", &s.tasks, &chunk));
+            new_lanes = Some(pipe.query("read new lanes", &s.new_lanes, &[&known_lane]));
+        }
+        if late.is_some() {
+            late_edges = Some(pipe.query("admit late dependencies", &s.late_edges, &late_params));
+        }
+        if admission.is_some() {
+            admit_rollup = Some(pipe.query("roll up new jobs", &s.admit_rollup, &window));
+        }
+        let cancel_jobs = (!requests.job_cancel.is_empty())
+            .then(|| pipe.query("cancel jobs", &s.cancel_jobs, &[&requests.job_cancel]));
+        let cancel_tasks = (!requests.task_cancel.is_empty())
+            .then(|| pipe.query("cancel tasks", &s.cancel_tasks, &[&requests.task_cancel, snapshot]));
+        let retry = requests.retries().then(|| {
+            pipe.query("retry", &s.retry, &[&requests.job_retry, &requests.task_retry, &requests.commands, snapshot])
+        });
+        if !requests.job_pause.is_empty() {
+            pipe.query("pause jobs", &s.pause, &[&requests.job_pause]);
+        }
+        let resume =
+            (!requests.job_resume.is_empty()).then(|| pipe.query("resume jobs", &s.resume, &[&requests.job_resume]));
+        let settled = (!turn.settlements.is_empty()).then(|| pipe.query("settle attempts", &s.settle, &given));
+        let promoted = turn.promote.then(|| pipe.query("promote delayed tasks", &s.promote, &[]));
+        let rolled = (!touched.is_empty()).then(|| pipe.query("roll up jobs", &s.rollup, &[&touched]));
+        if !requests.ids.is_empty() {
+            pipe.query("answer requests", &s.answer, &[&requests.ids]);
+        }
+        let claimed = (!turn.offers.is_empty()).then(|| {
+            let o = &offers;
+            pipe.query("claim tasks", &s.claim, &[&o.lane, &o.pid, &o.start, &o.floor_rank, &o.floor_task])
+        });
+        let windowed = (!turn.windows.is_empty()).then(|| {
+            let w = &windows;
+            pipe.query("read the queues", &s.windows, &[&w.lane, &w.rank, &w.task, &w.limit])
+        });
+        let due = (!lazy || turn.promote).then(|| pipe.query("look for the next due task", &s.next_due, &[]));
+        pipe.batch("commit a turn", "COMMIT");
+        let mut answers = pipe.run().await.map_err(|e| match e {
             DbError::Deposed(_) => DbError::Deposed(self.office.epoch.0),
             other => other,
         })?;
-        told(jobs, "admit jobs")?;
-        told(totals, "count new tasks")?;
-        told(lanes, "make lanes")?;
-        let tasks = told(tasks, "admit tasks")?.unwrap_or_default();
-        let late_rows = told(late_rows, "admit late dependencies")?.unwrap_or_default();
-        let admit_rollup = told(admit_rollup, "roll up new jobs")?.unwrap_or_default();
-        let mut cancelling = told(cancel_jobs, "cancel jobs")?.unwrap_or_default();
-        cancelling.extend(told(cancel_tasks, "cancel tasks")?.unwrap_or_default());
-        let retry = told(retry, "retry")?.unwrap_or_default();
-        told(pause, "pause jobs")?;
-        let resume = told(resume, "resume jobs")?.unwrap_or_default();
-        let settled = told(settled, "settle attempts")?.unwrap_or_default();
-        let promoted = told(promoted, "promote delayed tasks")?.unwrap_or_default();
-        let rolled = told(rolled, "roll up jobs")?.unwrap_or_default();
-        told(answered, "answer requests")?;
-        let claimed = told(claimed, "claim tasks")?.unwrap_or_default();
-        let windowed = told(windowed, "read the queues")?.unwrap_or_default();
-        let new_lanes = told(new_lanes, "read new lanes")?.unwrap_or_default();
-        let due = told(due, "look for the next due task")?.flatten();
-        committed.map_err(DbError::postgres("commit a turn"))?;
 
         // ---- the answer
         let mut reply = TurnReply {
-            claimed: claimed.iter().map(claim::claimed).collect(),
-            windows: windows.answers(turn, &windowed),
-            lanes: new_lanes.iter().map(lane).collect(),
-            cancelling: cancelling.iter().map(|row| TaskId(row.get(0))).collect(),
-            jobs: admit_rollup.iter().chain(&rolled).filter_map(job_change).collect(),
-            next_due: due
-                .and_then(|row| row.get::<_, Option<i64>>(0))
-                .map(|ms| std::time::Duration::from_millis(ms.max(0).unsigned_abs())),
+            claimed: answers.take(claimed).iter().map(claim::claimed).collect(),
+            windows: windows.answers(turn, &answers.take(windowed)),
+            lanes: answers.take(new_lanes).iter().map(lane).collect(),
+            cancelling: [cancel_jobs, cancel_tasks]
+                .into_iter()
+                .flat_map(|step| answers.take(step))
+                .map(|row| TaskId(row.get(0)))
+                .collect(),
+            jobs: [admit_rollup, rolled]
+                .into_iter()
+                .flat_map(|step| answers.take(step))
+                .filter_map(|row| job_change(&row))
+                .collect(),
+            next_due: answers
+                .take(due)
+                .first()
+                .map(|row| Duration::from_millis(row.get::<_, i64>(0).max(0).unsigned_abs())),
             ..TurnReply::default()
         };
-        for row in tasks.iter().chain(&late_rows).chain(&retry).chain(&resume).chain(&settled).chain(&promoted) {
-            if let Some(lane) = row.get::<_, Option<i32>>(0) {
-                reply.readied.push((LaneId(lane), QueueKey { rank: row.get(1), task: TaskId(row.get(2)) }));
-            } else if i64::from(row.get::<_, i32>(1)) == admit::CHUNK {
-                reply.more_to_admit = true;
-                if let Some(a) = &mut self.admission {
-                    a.cursor = row.get(2);
+        for step in [tasks, late_edges, retry, resume, settled, promoted] {
+            for row in answers.take(step) {
+                if let Some(lane) = row.get::<_, Option<i32>>(0) {
+                    reply.readied.push((LaneId(lane), QueueKey { rank: row.get(1), task: TaskId(row.get(2)) }));
+                } else if i64::from(row.get::<_, i32>(1)) == admit::CHUNK {
+                    reply.more_to_admit = true;
+                    cursor_after = row.get(2);
                 }
             }
+        }
+        if let (true, Some(a)) = (reply.more_to_admit, &mut self.admission) {
+            a.cursor = cursor_after;
         }
         Ok(reply)
     }
@@ -336,15 +332,6 @@ impl Catalog {
         }
         text.chars().map(|ch| if ch.is_ascii() { ch.to_string() } else { ch.escape_unicode().to_string() }).collect()
     }
-}
-
-/// A statement that this turn may or may not contain.
-fn some<F: Future>(wanted: bool, future: F) -> OptionFuture<F> {
-    OptionFuture::from(wanted.then_some(future))
-}
-
-fn told<T>(answer: Option<Result<T, tokio_postgres::Error>>, context: &'static str) -> Result<Option<T>, DbError> {
-    answer.transpose().map_err(DbError::postgres(context))
 }
 
 fn lane(row: &Row) -> Lane {
