@@ -25,7 +25,8 @@ use crate::jobfile::reader::Reader;
 /// Reads a job file. `file_name` appears in mistakes only. With `known_nodes`, a task's `node` must be one of
 /// them.
 ///
-/// # Errors All mistakes of the file in the order of their places; syntax errors of TOML hide the others,
+/// # Errors
+/// All mistakes of the file in the order of their places; syntax errors of TOML hide the others,
 /// since what follows one cannot be trusted.
 pub fn parse(
     file_name: &str,
