@@ -14,8 +14,8 @@ const MAX_CYCLES: usize = 10;
 /// Tasks of one cycle that a message names.
 const MAX_CYCLE_NAMES: usize = 12;
 
-/// Checks the tasks against one another and returns the order in which to submit them: their places in the file.
-/// `None` if there is no such order.
+/// Checks the tasks against one another and returns the order in which to submit them: their places in the
+/// file. `None` if there is no such order.
 pub(super) fn check(
     reader: &mut Reader<'_>,
     draft: &Draft,
@@ -69,10 +69,7 @@ fn check_command(reader: &mut Reader<'_>, places: &Places, task: &Task) {
         Refusal::Syntax { .. } => format!("SQL of {}: {refusal}", label(task)),
         _ => format!("{}: {refusal}", label(task)),
     };
-    match refusal.remedy() {
-        Some(remedy) => reader.mistake_with_hint(at..at + length, message, remedy),
-        None => reader.mistake(at..at + length, message),
-    }
+    reader.add(at..at + length, message, refusal.remedy().map(str::to_owned));
 }
 
 fn check_node(reader: &mut Reader<'_>, places: &Places, task: &Task, known: Option<&BTreeSet<String>>) {
@@ -106,26 +103,24 @@ fn check_dependencies(
                 Some(&other) => edges.push((at, other)),
                 None => {
                     let message = format!("unknown task \"{name}\" in `depends_on` of {}", label(task));
-                    // In the file's order, so that of two equally like names the same one is always suggested.
-                    let others = tasks
-                        .iter()
-                        .map(|(_, other)| other.name.as_str())
-                        .filter(|other| *other != task.name && !other.is_empty());
-                    match nearest(name, others) {
-                        Some(near) => {
-                            reader.mistake_with_hint(
-                                place.clone(),
-                                message,
-                                format!("did you mean \"{near}\"?"),
-                            );
-                        }
-                        None => reader.mistake(place.clone(), message),
-                    }
+                    let hint = similar_task(reader, tasks, task, name);
+                    reader.add(place.clone(), message, hint);
                 }
             }
         }
     }
     edges
+}
+
+/// Suggests the task that `task` may mean by `name`. Each search looks at all names, so it is given up after
+/// many mistakes.
+fn similar_task(reader: &Reader<'_>, tasks: &[(Places, Task)], task: &Task, name: &str) -> Option<String> {
+    if !reader.has_room_for_advice() {
+        return None;
+    }
+    let names = tasks.iter().map(|(_, other)| other.name.as_str());
+    let near = nearest(name, names.filter(|other| *other != task.name && !other.is_empty()))?;
+    Some(format!("did you mean \"{near}\"?"))
 }
 
 /// Reports cycles at the edges that close them.

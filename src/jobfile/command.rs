@@ -1,8 +1,8 @@
-//! Finds the place in the file that belongs to a character of a TOML string, so that PostgreSQL's "position 17" becomes a
-//! line and a column even in a string with escapes.
+//! Finds the place in the file that belongs to a character of a TOML string, so that PostgreSQL's "position
+//! 17" becomes a line and a column even in a string with escapes.
 
-/// Byte offset, in the string's raw text (quotes included), of the `position`th character (from 1) of its value. A position
-/// past the end gives the closing quotes; one that an escape produced gives the backslash.
+/// Byte offset, in the string's raw text (quotes included), of the `position`th character (from 1) of its
+/// value. A position past the end gives the closing quotes; one that an escape produced gives the backslash.
 pub(super) fn raw_offset(raw: &str, position: usize) -> usize {
     let (delimiter, has_escapes) = match raw.as_bytes() {
         [b'"', b'"', b'"', ..] => (3, true),
@@ -77,7 +77,8 @@ mod tests {
     }
 
     proptest! {
-        /// The value of each string, read by the TOML parser, has at each position the character that we point at.
+        /// The value of each string, read by the TOML parser, has at each position the character that we
+        /// point at.
         #[test]
         fn the_character_is_the_parsers(value in "[ab\\\\\"\t\né€]{0,20}", tail in "[a-z]{1,5}") {
             let raw = toml::Value::String(format!("{value}{tail}")).to_string();

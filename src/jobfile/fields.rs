@@ -1,5 +1,5 @@
-//! Reads the keys of the job, of its tasks and of their retry policies: types, ranges, spellings. What concerns several
-//! tasks at once, and the SQL, is [`super::check`]'s.
+//! Reads the keys of the job, of its tasks and of their retry policies: types, ranges, spellings. What
+//! concerns several tasks at once, and the SQL, is [`super::check`]'s.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ const MAX_DESCRIPTION: usize = 10_000;
 const MAX_ROLE: usize = 63;
 /// PostgreSQL refuses a message of 1 GiB; a command ends well below.
 const MAX_COMMAND: usize = 256 << 20;
-/// A second, written for people.
+/// The remedy of every wrong duration.
 const DURATION_EXAMPLE: &str = "write a duration such as \"30s\", \"5m\" or \"1h 30m\"";
 /// Longest duration: 365 days. A longer one is a slip of the pen.
 const MAX_DURATION: Duration = Duration::from_secs(365 * 24 * 60 * 60);

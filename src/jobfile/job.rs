@@ -89,8 +89,9 @@ pub struct Retry {
 }
 
 impl JobFile {
-    /// The value for `yardmaster.job_submit(jsonb)`. Durations are text in a single unit (`"300s"`, `"1500ms"`), so that
-    /// two spellings of one duration are the same content, and PostgreSQL reads each as an interval.
+    /// The value for `yardmaster.job_submit(jsonb)`. Durations are text in a single unit (`"300s"`,
+    /// `"1500ms"`), so that two spellings of one duration are the same content, and PostgreSQL reads each as
+    /// an interval.
     pub fn to_submission(&self) -> serde_json::Value {
         serde_json::to_value(self).expect("strings, finite numbers and lists always have a JSON form")
     }

@@ -1,10 +1,11 @@
-//! Job files: one TOML file describes one job. Reads the file, reports all its mistakes at once with line and column, and
-//! turns it into the value that the SQL function `yardmaster.job_submit(jsonb)` takes.
+//! Job files: one TOML file describes one job. Reads the file, reports all its mistakes at once with line and
+//! column, and turns it into the value that the SQL function `yardmaster.job_submit(jsonb)` takes.
 //!
-//! Called by the commands that take files. Pure: text in, job or mistakes out; nothing is opened, nothing is stored.
+//! Called by the commands that take files. Pure: text in, job or mistakes out; nothing is opened, nothing is
+//! stored.
 //!
-//! Invariants: a [`JobFile`] has passed every check that needs no database; its tasks are in dependency order; the keys of
-//! [`JobFile::to_submission`] are the keys of the file.
+//! Invariants: a [`JobFile`] has passed every check that needs no database; its tasks are in dependency
+//! order; the keys of [`JobFile::to_submission`] are the keys of the file.
 
 mod check;
 mod command;
@@ -21,11 +22,12 @@ pub use crate::jobfile::job::{JobFile, Retry, Task};
 pub use crate::jobfile::mistake::Mistake;
 use crate::jobfile::reader::Reader;
 
-/// Reads a job file. `file_name` appears in mistakes only. With `known_nodes`, a task's `node` must be one of them.
+/// Reads a job file. `file_name` appears in mistakes only. With `known_nodes`, a task's `node` must be one of
+/// them.
 ///
 /// # Errors
-/// All mistakes of the file in the order of their places; syntax errors of TOML hide the others, since what follows one
-/// cannot be trusted.
+/// All mistakes of the file in the order of their places; syntax errors of TOML hide the others,
+/// since what follows one cannot be trusted.
 pub fn parse(
     file_name: &str,
     text: &str,

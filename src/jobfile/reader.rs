@@ -7,10 +7,13 @@ use toml::de::{DeTable, DeValue};
 
 use crate::jobfile::mistake::{Mistake, Source};
 
-/// How alike two names must be for a suggestion (Jaro-Winkler, 0 to 1): a slip or two in a word, not another word.
+/// How alike two names must be for a suggestion (Jaro-Winkler, 0 to 1): a slip or two in a word, not another
+/// word.
 const SUGGESTION_THRESHOLD: f64 = 0.8;
 /// Bound of the mistakes kept: enough to be "all" for a person, whatever the size of the file.
 const MAX_MISTAKES: usize = 1_000;
+/// Mistakes for which a similar name is looked up among those of the file.
+const MAX_ADVISED: usize = 50;
 
 /// Where a value stands: byte offsets of the file.
 pub(super) type Place = Range<usize>;
@@ -51,15 +54,15 @@ impl<'a> Reader<'a> {
         self.add(place, message.into(), Some(hint.into()));
     }
 
-    fn add(&mut self, place: Place, message: String, hint: Option<String>) {
-        if !self.is_full() {
+    pub(super) fn add(&mut self, place: Place, message: String, hint: Option<String>) {
+        if self.mistakes.len() < MAX_MISTAKES {
             self.mistakes.push(self.source.mistake(place, message, hint));
         }
     }
 
-    /// Tells that further mistakes are dropped.
-    pub(super) fn is_full(&self) -> bool {
-        self.mistakes.len() >= MAX_MISTAKES
+    /// Tells whether looking for a suggestion is still worth the time.
+    pub(super) fn has_room_for_advice(&self) -> bool {
+        self.mistakes.len() < MAX_ADVISED
     }
 
     pub(super) fn is_clean(&self) -> bool {

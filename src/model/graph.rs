@@ -1,16 +1,17 @@
-//! Dependencies between the tasks of one job: which edges close a cycle, and in which order and layers tasks come.
+//! Dependencies between the tasks of one job: which edges close a cycle, and in which order and layers tasks
+//! come.
 //!
-//! Used at admission (ids from the catalog) and by job files (places in the file). Iterative: a chain of any length is safe
-//! on any stack. An edge is `(task, depends_on)`; the task waits for the other.
+//! Used at admission (ids from the catalog) and by job files (places in the file). Iterative: a chain of any
+//! length is safe on any stack. An edge is `(task, depends_on)`; the task waits for the other.
 //!
-//! "Closing" is decided by one depth-first walk that starts at the smallest task and follows dependencies in ascending
-//! order, so the answer depends on the set of edges only, never on the order in which rows arrive.
+//! "Closing" is decided by one depth-first walk that starts at the smallest task and follows dependencies in
+//! ascending order, so the answer depends on the set of edges only, never on the order in which rows arrive.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-/// Finds the dependants of the edges that close a cycle, ascending, each once. Without those tasks' closing edges (and so
-/// without those tasks) the rest has no cycle; empty if and only if there is none at all.
+/// Finds the dependants of the edges that close a cycle, ascending, each once. Without those tasks' closing
+/// edges (and so without those tasks) the rest has no cycle; empty if and only if there is none at all.
 pub fn cycles(edges: &[(i64, i64)]) -> Vec<i64> {
     let dependants: BTreeSet<i64> = closing_edges(edges).into_iter().map(|(task, _)| task).collect();
     dependants.into_iter().collect()
@@ -23,7 +24,8 @@ pub fn closing_edges(edges: &[(i64, i64)]) -> Vec<(i64, i64)> {
     closing
 }
 
-/// Finds up to `limit` cycles, one for each closing edge: `[a, b, c]` says that a waits for b, b for c and c for a.
+/// Finds up to `limit` cycles, one for each closing edge: `[a, b, c]` says that a waits for b, b for c and c
+/// for a.
 pub fn cycle_paths(edges: &[(i64, i64)], limit: usize) -> Vec<Vec<i64>> {
     let mut paths: Vec<Vec<i64>> = Vec::new();
     Graph::new(edges).walk(|path, (_, depends_on)| {
@@ -40,12 +42,13 @@ pub fn cycle_paths(edges: &[(i64, i64)], limit: usize) -> Vec<Vec<i64>> {
 pub struct Layout {
     /// Every task once, dependencies first; a file that is in such an order already keeps it.
     pub order: Vec<usize>,
-    /// For each task by its place: 0 without dependencies, else one more than the highest layer among its dependencies.
+    /// For each task by its place: 0 without dependencies, else one more than the highest layer among its
+    /// dependencies.
     pub layer: Vec<usize>,
 }
 
-/// Lays out `count` tasks; `None` if there is a cycle. Edges that name a task outside `0..count` are left out.
-/// Takes time in proportion to the edges, and to `count log count`.
+/// Lays out `count` tasks; `None` if there is a cycle. Edges that name a task outside `0..count` are left
+/// out. Takes time in proportion to the edges, and to `count log count`.
 pub fn layout(count: usize, edges: &[(usize, usize)]) -> Option<Layout> {
     let mut dependants = vec![Vec::new(); count];
     let mut waits_for = vec![0_usize; count];
@@ -99,7 +102,8 @@ impl Graph {
         Graph { tasks, edges, first }
     }
 
-    /// Walks all tasks depth first and calls `on_closing(path, edge)` for each edge that leads back onto the path.
+    /// Walks all tasks depth first and calls `on_closing(path, edge)` for each edge that leads back onto the
+    /// path.
     fn walk(&self, mut on_closing: impl FnMut(&[i64], (i64, i64))) {
         let targets: Vec<usize> = self
             .edges

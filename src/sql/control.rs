@@ -1,7 +1,8 @@
-//! Finds statements that no task may hold, by their tokens: transaction control, and COPY from or to the client.
+//! Finds statements that no task may hold, by their tokens: transaction control, and COPY from or to the
+//! client.
 //!
-//! The first token is enough, since no other statement of PostgreSQL's grammar starts with one of these words (`START` and
-//! `PREPARE` apart, which need the second).
+//! The first token is enough, since no other statement of PostgreSQL's grammar starts with one of these words
+//! (`START` and `PREPARE` apart, which need the second).
 
 use pg_query::protobuf::Token;
 
@@ -47,8 +48,8 @@ fn client_copy(statement: &Statement<'_>) -> Option<&'static str> {
     if statement.kind(0) != Token::Copy {
         return None;
     }
-    // FROM and TO are reserved, so outside parentheses the first one is the direction, unless it follows a dot:
-    // `COPY s.to TO …` names a table `to`.
+    // FROM and TO are reserved, so outside parentheses the first one is the direction, unless it follows a
+    // dot: `COPY s.to TO …` names a table `to`.
     let (mut depth, mut before) = (0_usize, Token::Copy);
     for (at, kind) in statement.kinds().enumerate() {
         match kind {

@@ -1,8 +1,9 @@
 //! The only door to PostgreSQL's grammar: asks whether it accepts a text, and reads one statement's tree.
 //!
-//! libpg_query points the *process's* standard error at a pipe while it parses and puts it back afterwards. Two parses at
-//! once would leave it pointing nowhere for good, and lines logged meanwhile would be lost. Holding Rust's lock on standard
-//! error during each call prevents both: it is process-wide, and whoever logs waits some microseconds.
+//! libpg_query points the *process's* standard error at a pipe while it parses and puts it back afterwards.
+//! Two parses at once would leave it pointing nowhere for good, and lines logged meanwhile would be lost.
+//! Holding Rust's lock on standard error during each call prevents both: it is process-wide, and whoever logs
+//! waits some microseconds.
 
 use std::io;
 
@@ -19,7 +20,8 @@ pub(super) enum Verdict<'a> {
     Beyond,
 }
 
-/// Messages of libpg_query about itself, not about the text: bison's and our own stack limit, memory, file descriptors.
+/// Messages of libpg_query about itself, not about the text: bison's and our own stack limit, memory, file
+/// descriptors.
 const OWN_LIMITS: [&str; 4] =
     ["memory exhausted", "stack depth limit exceeded", "out of memory", "Failed to open pipe"];
 
@@ -42,7 +44,8 @@ pub(super) fn check(text: &str) -> Verdict<'_> {
     }
 }
 
-/// Reads the tree of one statement; `None` if the grammar does not know it, or its nesting is beyond the decoder.
+/// Reads the tree of one statement; `None` if the grammar does not know it, or its nesting is beyond the
+/// decoder.
 pub(super) fn tree(statement: &str) -> Option<Node> {
     let _stderr = io::stderr().lock();
     let parsed = pg_query::parse(statement, 0).ok()?;

@@ -1,5 +1,6 @@
-//! Which statements PostgreSQL refuses in a transaction block: the callers of `PreventInTransactionBlock` in its sources,
-//! releases 14 to 18 (`tcop/utility.c`, `commands/{cluster,dbcommands,indexcmds,subscriptioncmds,vacuum}.c`).
+//! Which statements PostgreSQL refuses in a transaction block: the callers of `PreventInTransactionBlock` in
+//! its sources, releases 14 to 18 (`tcop/utility.c`,
+//! `commands/{cluster,dbcommands,indexcmds,subscriptioncmds,vacuum}.c`).
 
 use pg_query::protobuf::node::Node;
 use pg_query::protobuf::{
@@ -30,8 +31,8 @@ pub(super) fn of(statement: &Statement<'_>) -> Kind {
     }
 }
 
-/// Tells by tokens whether the tree is worth reading. Says yes too often rather than too seldom, and always for words that
-/// start no statement of our grammar.
+/// Tells by tokens whether the tree is worth reading. Says yes too often rather than too seldom, and always
+/// for words that start no statement of our grammar.
 fn may_be_non_transactional(statement: &Statement<'_>) -> bool {
     match statement.kind(0) {
         Token::Vacuum | Token::Cluster | Token::Reindex | Token::Discard => true,

@@ -1,11 +1,13 @@
-//! Finds where PostgreSQL stopped reading. The crate passes on PostgreSQL's message but not its position, so we look for
-//! the shortest beginning of the text that fails with the same words: parsing stops at the first error, so every longer
-//! beginning fails alike, and halving finds it with a few more parses. Runs for wrong text only.
+//! Finds where PostgreSQL stopped reading. The crate passes on PostgreSQL's message but not its position, so
+//! we look for the shortest beginning of the text that fails with the same words: parsing stops at the first
+//! error, so every longer beginning fails alike, and halving finds it with a few more parses. Runs for wrong
+//! text only.
 
 use crate::sql::grammar::{self, Verdict};
 use crate::sql::tokens::{self, Lexeme};
 
-/// Byte offset of a grammar error: the start of the first token at which the grammar gives up, or the end of the text.
+/// Byte offset of a grammar error: the start of the first token at which the grammar gives up, or the end of
+/// the text.
 pub(super) fn grammar_error(command: &str, tokens: &[Lexeme]) -> usize {
     // Statement by statement first, so that a long script is parsed once more and not at each halving.
     let found = tokens::terminated(tokens).into_iter().find_map(|range| {

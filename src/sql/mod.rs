@@ -1,13 +1,15 @@
-//! Looks at a task's command before anything runs, with PostgreSQL's own lexer and grammar (libpg_query, PostgreSQL 18).
+//! Looks at a task's command before anything runs, with PostgreSQL's own lexer and grammar (libpg_query,
+//! PostgreSQL 18).
 //!
-//! Called at submission (job files: [`inspect`]) and before an attempt ([`inspect_lenient`]). Pure: text in, verdict out.
+//! Called at submission (job files: [`inspect`]) and before an attempt ([`inspect_lenient`]). Pure: text in,
+//! verdict out.
 //!
 //! Invariants
 //! - No text makes it panic, and its time grows with the length of the text only.
-//! - Transaction control and client COPY are found by the lexer's tokens, so no depth of nesting and no syntax newer than
-//!   our grammar hides them. Text that our lexer cannot read is refused.
-//! - The verdicts assume `standard_conforming_strings = on`, which the sessions set as a start-up option. A command cannot
-//!   change it in time: PostgreSQL lexes the whole string before it runs the first statement.
+//! - Transaction control and client COPY are found by the lexer's tokens, so no depth of nesting and no
+//!   syntax newer than our grammar hides them. Text that our lexer cannot read is refused.
+//! - The verdicts assume `standard_conforming_strings = on`, which the sessions set as a start-up option. A
+//!   command cannot change it in time: PostgreSQL lexes the whole string before it runs the first statement.
 
 mod control;
 mod grammar;
@@ -26,10 +28,12 @@ pub enum Inspection {
     Transactional,
     /// Outside a transaction block: a single statement that PostgreSQL refuses inside one, such as `VACUUM`.
     NonTransactional,
-    /// Inside first; outside after SQLSTATE 2D000 (a procedure that commits) or 25001 (a statement of which only the
-    /// server knows, such as `REINDEX TABLE` of a partitioned table). Neither leaves an effect behind.
+    /// Inside first; outside after SQLSTATE 2D000 (a procedure that commits) or 25001 (a statement of which
+    /// only the server knows, such as `REINDEX TABLE` of a partitioned table). Neither leaves an effect
+    /// behind.
     RetryOutside,
-    /// There is no statement at all: white space or comments only. Whether it is [`is_blank`] decides if it is welcome.
+    /// There is no statement at all: white space or comments only. Whether it is [`is_blank`] decides if it
+    /// is welcome.
     Empty,
 }
 
@@ -52,7 +56,8 @@ pub enum Refusal {
         /// Where the statement starts.
         position: usize,
     },
-    /// A statement that PostgreSQL refuses in a transaction block stands beside others, which form such a block.
+    /// A statement that PostgreSQL refuses in a transaction block stands beside others, which form such a
+    /// block.
     #[error("{word} cannot stand beside other statements: PostgreSQL refuses it in a transaction block")]
     MixedNonTransactional {
         /// The statement's kind, such as `VACUUM` or `CREATE INDEX CONCURRENTLY`.

@@ -1,4 +1,5 @@
-//! Flat view of a command: PostgreSQL's lexer tokens, grouped into top-level statements. No recursion, linear time.
+//! Flat view of a command: PostgreSQL's lexer tokens, grouped into top-level statements. No recursion, linear
+//! time.
 
 use std::ops::Range;
 
@@ -106,9 +107,10 @@ pub(super) fn statements<'a>(command: &'a str, tokens: &'a [Lexeme]) -> Vec<Stat
 
 /// Token ranges of the top-level statements, each with its semicolon.
 ///
-/// PostgreSQL's grammar has semicolons that do not end a statement in two places only: between parentheses (CREATE RULE)
-/// and in `CREATE FUNCTION … BEGIN ATOMIC … END`. The second is believed only right there: `FROM begin atomic` is a table
-/// with an alias. A body that ends too early for us can only make us refuse its END, never overlook a statement.
+/// PostgreSQL's grammar has semicolons that do not end a statement in two places only: between parentheses
+/// (CREATE RULE) and in `CREATE FUNCTION … BEGIN ATOMIC … END`. The second is believed only right there:
+/// `FROM begin atomic` is a table with an alias. A body that ends too early for us can only make us refuse
+/// its END, never overlook a statement.
 pub(super) fn terminated(tokens: &[Lexeme]) -> Vec<Range<usize>> {
     let mut ranges = Vec::new();
     let (mut start, mut depth, mut in_body, mut body_statement) = (0, 0_usize, false, false);
