@@ -6,6 +6,7 @@
 pub mod cluster;
 pub mod db;
 pub mod jobfile;
+pub mod messages;
 pub mod model;
 pub mod settings;
 pub mod sql;

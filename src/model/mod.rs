@@ -13,6 +13,7 @@ pub mod status;
 pub mod task;
 pub mod transition;
 pub mod turn;
+pub mod yard;
 
 pub use ids::{Epoch, JobId, LaneId, TaskId};
 pub use lane::{Lane, QueueKey, SessionKey};

@@ -1,0 +1,109 @@
+//! What the Ledger, the one actor that reads and writes the catalog, is asked and tells.
+
+use std::time::Duration;
+
+use actix::Message;
+
+use crate::model::{Backend, ClaimedTask, Epoch, JobId, LiveAttempt, Turn, TurnReply};
+use crate::settings::Settings;
+
+/// Take a turn. Turns do not overlap.
+#[derive(Message, Debug)]
+#[rtype(result = "Result<TurnReply, TurnError>")]
+pub struct RunTurn(pub Turn);
+
+/// Why a turn came to nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum TurnError {
+    /// The server refused it as a whole; nothing happened.
+    #[error("the turn was refused: {0}")]
+    Refused(String),
+    /// The connection was lost meanwhile: it may have happened. A [`TookOffice`] or [`LostOffice`] follows.
+    #[error("the turn is in doubt: {0}")]
+    Doubt(String),
+    /// No office is held.
+    #[error("no office is held")]
+    NoOffice,
+}
+
+/// This process decides from now on, or again after the connection was lost. Lists what the catalog holds alive.
+#[derive(Message, Clone, Debug)]
+#[rtype(result = "()")]
+pub struct TookOffice {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The process's random token.
+    pub token: uuid::Uuid,
+    /// True when the epoch is the one held before: attempts under way go on.
+    pub resumed: bool,
+    /// What the catalog holds to be alive.
+    pub live: Vec<LiveAttempt>,
+    /// Nobody may know the ticket keys; they make the tickets of this home.
+    pub tickets: TicketMaker,
+}
+
+/// Makes the ticket of an attempt that runs at home.
+#[derive(Clone)]
+pub struct TicketMaker(pub std::sync::Arc<dyn Fn(&ClaimedTask, &str) -> Vec<u8> + Send + Sync>);
+
+impl std::fmt::Debug for TicketMaker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TicketMaker(…)")
+    }
+}
+
+/// The office is over: another process decides, and what runs here is no longer ours.
+#[derive(Message, Clone, Debug)]
+#[rtype(result = "()")]
+pub struct LostOffice;
+
+/// Find out what became of an attempt whose end nobody witnessed. Answers when it is certain, however long that takes.
+#[derive(Message, Clone, Debug)]
+#[rtype(result = "Resolved")]
+pub struct Resolve {
+    /// The attempt.
+    pub task: ClaimedTask,
+    /// False if its command ran, or may have run, outside a transaction.
+    pub transactional: bool,
+    /// How long a backend outside a transaction may go on before it is ended.
+    pub patience: Duration,
+}
+
+/// The answer to [`Resolve`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resolved {
+    /// Its effects are committed.
+    Committed,
+    /// It never happened: `revoked` stands under its key. Says when the server was started.
+    Revoked {
+        /// The start of the home server, to tell a restart from somebody's `pg_terminate_backend`.
+        server_started: Option<jiff::Timestamp>,
+    },
+    /// It ran outside a transaction, and its backend is gone.
+    Gone {
+        /// As above.
+        server_started: Option<jiff::Timestamp>,
+    },
+    /// The Ledger is leaving.
+    Unknown,
+}
+
+/// End a backend of an attempt, if it is still the one that is meant.
+#[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]
+#[rtype(result = "()")]
+pub struct EndBackend(pub Backend);
+
+/// Ask for the cancellation of jobs, as `job_cancel` does. Answers whether the requests were committed.
+#[derive(Message, Clone, PartialEq, Eq, Debug)]
+#[rtype(result = "bool")]
+pub struct RequestCancel(pub Vec<JobId>);
+
+/// Publish nodes, limits and settings in the catalog.
+#[derive(Message, Clone, Debug)]
+#[rtype(result = "()")]
+pub struct Publish(pub Box<Settings>);
+
+/// Give up the office and close; answers when the lock is free.
+#[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]
+#[rtype(result = "()")]
+pub struct Release;

@@ -1,0 +1,143 @@
+//! What the Yard knows of sessions: how many are ready for each key, how many are being opened, and what is wrong.
+
+use std::collections::HashMap;
+
+use crate::model::SessionKey;
+
+#[derive(Debug, Default)]
+struct Stand {
+    idle: u32,
+    opening: u32,
+    /// An opening failed and its back-off is not over.
+    backing_off: bool,
+    /// The server refuses this owner: SQLSTATE and text for the tasks that cannot start.
+    refusal: Option<(String, String)>,
+}
+
+impl Stand {
+    fn is_empty(&self) -> bool {
+        self.idle == 0 && self.opening == 0 && !self.backing_off && self.refusal.is_none()
+    }
+}
+
+/// Sessions by key. A key of which nothing is known takes no memory.
+#[derive(Debug, Default)]
+pub(super) struct Sessions {
+    stands: HashMap<SessionKey, Stand>,
+}
+
+impl Sessions {
+    fn stand(&mut self, key: SessionKey) -> &mut Stand {
+        self.stands.entry(key).or_default()
+    }
+
+    fn with(&mut self, key: &SessionKey, change: impl FnOnce(&mut Stand)) {
+        if let Some(stand) = self.stands.get_mut(key) {
+            change(stand);
+            if stand.is_empty() {
+                self.stands.remove(key);
+            }
+        }
+    }
+
+    pub(super) fn ready(&mut self, key: SessionKey) {
+        let stand = self.stand(key);
+        stand.idle += 1;
+        stand.refusal = None;
+    }
+
+    pub(super) fn opened(&mut self, key: &SessionKey) {
+        self.with(key, |s| s.opening = s.opening.saturating_sub(1));
+    }
+
+    pub(super) fn refused(&mut self, key: SessionKey, sqlstate: String, message: String) {
+        let stand = self.stand(key);
+        stand.opening = stand.opening.saturating_sub(1);
+        stand.refusal = Some((sqlstate, message));
+    }
+
+    pub(super) fn failed(&mut self, key: SessionKey) {
+        let stand = self.stand(key);
+        stand.opening = stand.opening.saturating_sub(1);
+        stand.backing_off = true;
+    }
+
+    pub(super) fn retried(&mut self, key: &SessionKey) {
+        self.with(key, |s| s.backing_off = false);
+    }
+
+    pub(super) fn gone(&mut self, key: &SessionKey) {
+        self.with(key, |s| s.idle = s.idle.saturating_sub(1));
+    }
+
+    /// A session was taken for an offer (none, if the key is refused).
+    pub(super) fn lent(&mut self, key: &SessionKey) {
+        self.with(key, |s| {
+            if s.refusal.is_none() {
+                s.idle = s.idle.saturating_sub(1);
+            }
+        });
+    }
+
+    /// An offer was not used.
+    pub(super) fn came_back(&mut self, key: &SessionKey) {
+        let stand = self.stand(key.clone());
+        if stand.refusal.is_none() {
+            stand.idle += 1;
+        }
+    }
+
+    pub(super) fn refusal(&self, key: &SessionKey) -> Option<(String, String)> {
+        self.stands.get(key).and_then(|s| s.refusal.clone())
+    }
+
+    /// These keys' refusals were told to a round of tasks; the next want tries the login again.
+    pub(super) fn refusals_told<'a>(&mut self, keys: impl Iterator<Item = &'a SessionKey>) {
+        for key in keys {
+            self.with(key, |s| s.refusal = None);
+        }
+    }
+
+    pub(super) fn may_open(&self, key: &SessionKey) -> bool {
+        self.stands.get(key).is_none_or(|s| !s.backing_off)
+    }
+
+    /// How many of `wanted` sessions should be opened now; counts them as opening.
+    pub(super) fn open(&mut self, key: &SessionKey, wanted: u32, max_pending: u32) -> u32 {
+        let stand = self.stand(key.clone());
+        let n = wanted.min(max_pending).saturating_sub(stand.opening);
+        stand.opening += n;
+        n
+    }
+
+    pub(super) fn idle_total(&self) -> usize {
+        self.stands.values().map(|s| s.idle as usize).sum()
+    }
+
+    /// The ready sessions, to be counted down while wants are made.
+    pub(super) fn budget(&self) -> Budget<'_> {
+        Budget { sessions: self, taken: HashMap::new() }
+    }
+}
+
+/// How many ready sessions are left while wants are made.
+pub(super) struct Budget<'a> {
+    sessions: &'a Sessions,
+    taken: HashMap<SessionKey, u32>,
+}
+
+impl Budget<'_> {
+    /// Takes a ready session of this key if there is one. A refused key always has one: its tasks are to fail.
+    pub(super) fn take(&mut self, key: &SessionKey) -> bool {
+        let Some(stand) = self.sessions.stands.get(key) else { return false };
+        if stand.refusal.is_some() {
+            return true;
+        }
+        if let Some(taken) = self.taken.get_mut(key) {
+            *taken += 1;
+            return *taken <= stand.idle;
+        }
+        self.taken.insert(key.clone(), 1);
+        stand.idle >= 1
+    }
+}
