@@ -60,7 +60,7 @@ fn a_refusal_says_what_was_asked_of_what_and_why() {
     let refusal = next(Done, Event::RetryRequested { waits: false }).unwrap_err();
     assert_eq!((refusal.status, refusal.event), (Done, Event::RetryRequested { waits: false }));
     let text = next(Blocked, Event::Claimed).unwrap_err().to_string();
-    assert_eq!(text, "Claimed does not apply to a task that is blocked: it waits for dependencies");
+    assert_eq!(text, "\"claimed\" does not apply to a task that is blocked: it waits for dependencies");
 }
 
 #[test]
