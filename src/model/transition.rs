@@ -13,6 +13,8 @@
 //! - a cancelled attempt whose effects are committed is `done`: what the tables say is what the status says;
 //! - asking for a cancel again, or too late, is no mistake and changes nothing.
 
+use std::fmt;
+
 use super::{Ending, TaskStatus};
 
 /// What happens to a task.
@@ -66,6 +68,26 @@ impl Event {
     ];
 }
 
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Event::DependenciesDone => "dependencies done",
+            Event::DependencyEndedBadly => "dependency ended badly",
+            Event::DependencyAdded => "dependency added",
+            Event::AdmissionRefused => "admission refused",
+            Event::Claimed => "claimed",
+            Event::Committed => "committed",
+            Event::FailedRetry => "failed, to be retried",
+            Event::FailedForGood => "failed for good",
+            Event::Interrupted => "interrupted",
+            Event::CancelRequested => "cancel requested",
+            Event::AttemptRolledBack => "attempt rolled back",
+            Event::RetryRequested { waits: true } => "retry requested, to wait",
+            Event::RetryRequested { waits: false } => "retry requested",
+        })
+    }
+}
+
 impl From<Ending> for Event {
     /// The ending of an attempt, as an event of its task.
     fn from(ending: Ending) -> Self {
@@ -80,7 +102,7 @@ impl From<Ending> for Event {
 
 /// An event that does not apply to a task in this status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{event:?} does not apply to a task that is {status}: {reason}")]
+#[error("\"{event}\" does not apply to a task that is {status}: {reason}")]
 pub struct Refusal {
     /// The status, which stays.
     pub status: TaskStatus,

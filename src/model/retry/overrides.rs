@@ -11,8 +11,10 @@ const MOST_ITEMS: usize = 100;
 /// The bound of `max_retries`, the catalog's and the settings'.
 const MOST_RETRIES: u64 = 10_000;
 
-/// A retry policy that cannot be followed. The catalog refuses all of these at submission, so they come from rows
-/// that somebody put there by other means; the task fails with this as its message.
+/// A retry policy that cannot be followed.
+///
+/// The catalog refuses nearly all of these at submission. Its spellings of an interval that are not read here (ISO
+/// 8601, `@ 5 s`) come through, and so does whatever a superuser writes into a row.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RetryError {
     /// It is not a JSON object.
