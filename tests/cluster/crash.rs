@@ -5,7 +5,9 @@ use std::path::Path;
 use nix::sys::signal::Signal;
 use yardmaster::cluster::ClusterError;
 
-use crate::fixture::{Holder, ask, await_death, connect, folder, hold, is_alive, kill, start, stop};
+use crate::fixture::{
+    Holder, PATIENCE, ask, await_death, connect, folder, hold, is_alive, kill, partials, start, stop,
+};
 
 /// Not a test: another Yardmaster, for the tests below, which end it by force.
 #[tokio::test]
@@ -74,6 +76,26 @@ async fn a_kill_of_everything_is_recovered_from() {
     let cluster = start(dir.path()).await.unwrap();
     assert_eq!(ask(&cluster, "1").await, "1");
     stop(cluster).await;
+}
+
+#[tokio::test]
+async fn a_kill_during_initdb_is_recovered_from_while_that_initdb_still_works() {
+    let dir = folder();
+    let mut holder = Holder::spawn(dir.path());
+    let seen = async {
+        // PG_VERSION is among the first files initdb writes; it then takes long for the rest.
+        while !partials(dir.path()).iter().any(|partial| partial.join("PG_VERSION").exists()) {
+            tokio::time::sleep(std::time::Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, seen).await.unwrap();
+    holder.kill().await.unwrap();
+
+    let cluster = start(dir.path()).await.unwrap();
+    assert_eq!(ask(&cluster, "1").await, "1");
+    stop(cluster).await;
+    stop(start(dir.path()).await.unwrap()).await;
+    assert!(partials(dir.path()).is_empty());
 }
 
 #[tokio::test]

@@ -49,6 +49,12 @@ pub async fn stop(cluster: Cluster) {
     cluster.stop(StopMode::Fast).await.unwrap();
 }
 
+/// The folders of unfinished clusters.
+pub fn partials(data_dir: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(data_dir).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.display().to_string().contains("postgres.partial")).collect()
+}
+
 /// Whether a process exists and is not merely waiting to be reaped.
 pub fn is_alive(pid: u32) -> bool {
     // The state follows the name, which is in parentheses (proc(5)).
@@ -73,14 +79,20 @@ pub struct Holder {
 }
 
 impl Holder {
-    pub async fn start(data_dir: &Path) -> Holder {
-        let mut child = Command::new(std::env::current_exe().unwrap())
+    /// The process alone, at whatever it is doing.
+    pub fn spawn(data_dir: &Path) -> Child {
+        Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "crash::hold_a_cluster", "--ignored", "--nocapture"])
             .env(HOLD, data_dir)
             .stdout(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .unwrap();
+            .unwrap()
+    }
+
+    /// The process, with its cluster started.
+    pub async fn start(data_dir: &Path) -> Holder {
+        let mut child = Holder::spawn(data_dir);
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let postmaster = async {
             loop {
