@@ -56,6 +56,11 @@ pub struct Crashed {
     pub permit: Option<SlotPermit>,
 }
 
+/// To an Executor: another leader decides about the attempt; let go of it and say nothing.
+#[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]
+#[rtype(result = "()")]
+pub struct AbandonTask;
+
 /// Sessions of this key may be opened again: the back-off after a failure is over.
 #[derive(Message, Clone, PartialEq, Eq, Debug)]
 #[rtype(result = "()")]

@@ -63,9 +63,7 @@ pub struct LostOffice;
 pub struct Resolve {
     /// The attempt.
     pub task: ClaimedTask,
-    /// False if its command ran, or may have run, outside a transaction.
-    pub transactional: bool,
-    /// How long a backend outside a transaction may go on before it is ended.
+    /// How long its backend may go on before it is ended: zero for a transactional command.
     pub patience: Duration,
 }
 
@@ -74,17 +72,12 @@ pub struct Resolve {
 pub enum Resolved {
     /// Its effects are committed.
     Committed,
-    /// It never happened: `revoked` stands under its key. Says when the server was started.
+    /// Its backend is gone and `revoked` stands under its key: a transactional attempt never happened.
     Revoked {
         /// The start of the home server, to tell a restart from somebody's `pg_terminate_backend`.
         server_started: Option<jiff::Timestamp>,
     },
-    /// It ran outside a transaction, and its backend is gone.
-    Gone {
-        /// As above.
-        server_started: Option<jiff::Timestamp>,
-    },
-    /// The Ledger is leaving.
+    /// The office is over; another leader decides.
     Unknown,
 }
 

@@ -60,6 +60,8 @@ pub enum Outcome {
         sqlstate: String,
         /// What PostgreSQL said, the error last.
         message: String,
+        /// Was `revoked` inserted under the attempt's key, so that the next attempt needs a new series?
+        revoked: bool,
     },
     /// The attempt was ended from outside, and its key was revoked (or its command never sent): it never happened.
     Interrupted {

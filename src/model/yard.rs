@@ -74,6 +74,24 @@ pub struct Want {
     pub ready: bool,
 }
 
+/// What stands behind an offer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Seat {
+    /// The index of the want.
+    pub want: usize,
+    /// The session's key.
+    pub key: SessionKey,
+    /// The server refuses this owner: there is no session, and what is claimed fails with SQLSTATE and message.
+    pub refusal: Option<(String, String)>,
+}
+
+impl Seat {
+    /// Is it without a session?
+    pub fn sessionless(&self) -> bool {
+        self.refusal.is_some()
+    }
+}
+
 /// The answer to a want.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
@@ -153,13 +171,13 @@ pub enum Input {
 pub enum Effect {
     /// Ask for slots for these wants.
     AskSlots(Vec<Want>),
-    /// Take this turn. Offer `i` belongs to want `seats[i]`; its backend is filled in with that of a ready session of
-    /// the want's key, unless the key is refused.
+    /// Take this turn. Offer `i` has the slots of want `seats[i].want`, and its backend is to be filled in with that of
+    /// a ready session of its key, unless it is `sessionless`.
     TakeTurn {
         /// The turn.
         turn: Turn,
-        /// The want behind each offer.
-        seats: Vec<usize>,
+        /// Behind each offer.
+        seats: Vec<Seat>,
     },
     /// Start the claimed task with the session and slots of this offer.
     Start {
@@ -211,8 +229,8 @@ struct Running {
 struct Round {
     wants: Vec<Want>,
     turn: Turn,
-    /// The want behind each offer.
-    seats: Vec<usize>,
+    /// Behind each offer.
+    seats: Vec<Seat>,
 }
 
 /// The Monitor's mind. See the module's documentation.
@@ -229,6 +247,8 @@ pub struct Yard {
     /// Lanes of which an attempt just ended: a dependant may be released into them by its settlement.
     hot: Vec<LaneId>,
     look: bool,
+    /// Something changed that may let a task start; wants are made only then.
+    stale: bool,
     round: Option<Round>,
     /// Jobs that CancelAll waits for.
     awaited: Vec<JobId>,
@@ -248,6 +268,7 @@ impl Yard {
             unsettled: Vec::new(),
             hot: Vec::new(),
             look: false,
+            stale: false,
             round: None,
             awaited: Vec::new(),
             stop_sent: false,
@@ -282,6 +303,7 @@ impl Yard {
     /// Takes in what happened and says what to do.
     pub fn feed(&mut self, input: Input) -> Vec<Effect> {
         let mut effects = Vec::new();
+        self.stale |= !matches!(input, Input::SlotsAnswered(_) | Input::TurnTaken(_));
         match input {
             Input::Woken => self.look = true,
             Input::TookOffice { resumed, live } => self.take_office(resumed, live, &mut effects),
@@ -365,7 +387,8 @@ impl Yard {
             return;
         }
         let hot = std::mem::take(&mut self.hot);
-        let wants = if self.mode == Mode::Accepting { self.wants(&hot) } else { Vec::new() };
+        let startable = self.mode == Mode::Accepting && std::mem::take(&mut self.stale);
+        let wants = if startable { self.wants(&hot) } else { Vec::new() };
         let turn = Turn {
             look: std::mem::take(&mut self.look),
             promote: false,
@@ -413,14 +436,15 @@ impl Yard {
         let mut opening: HashMap<&SessionKey, u32> = HashMap::new();
         for (i, (want, answer)) in round.wants.iter().zip(answers).enumerate() {
             match (answer, want.ready) {
-                (Answer::Granted, _) => {
+                (Answer::Granted, _) if self.sessions.can_lend(&want.key) => {
                     round.turn.offers.push(Offer { lane: want.lane, backend: None });
                     round.turn.floors.push(self.lanes.floor(want.lane));
-                    round.seats.push(i);
-                    self.sessions.lent(&want.key);
+                    let refusal = self.sessions.lend(&want.key);
+                    round.seats.push(Seat { want: i, key: want.key.clone(), refusal });
                 }
                 (Answer::Fits, false) => *opening.entry(&want.key).or_default() += 1,
-                (Answer::Fits, true) | (Answer::Full, _) => {}
+                // Granted, but its session was closed meanwhile: the slots go back.
+                (Answer::Granted, _) | (Answer::Fits, true) | (Answer::Full, _) => {}
             }
         }
         for (key, wanted) in opening {
@@ -428,6 +452,7 @@ impl Yard {
                 effects.push(Effect::OpenSession(key.clone()));
             }
         }
+        self.sessions.refusals_told();
         self.round = Some(round);
         self.take_turn(effects);
     }
@@ -454,33 +479,19 @@ impl Yard {
         }
         for (lane, key) in reply.readied {
             self.lanes.readied(lane, key);
+            self.stale = true;
         }
-        let mut unclaimed: Vec<bool> = vec![true; round.turn.offers.len()];
+        self.stale |= !reply.windows.is_empty();
+        let mut unclaimed: Vec<bool> = vec![true; round.seats.len()];
         for (offer, task) in reply.claimed {
-            let want = &round.wants[round.seats[offer]];
             unclaimed[offer] = false;
             self.lanes.claimed(task.lane, task.task);
-            if let Some((sqlstate, message)) = self.sessions.refusal(&want.key) {
-                // Nobody can log in for it: the attempt fails with the server's words before it began.
-                let outcome = Outcome::Failed { sqlstate, message };
-                let running = Running { task, node: want.key.node.clone(), cancelling: false };
-                let settlement = self.settlement(&running, outcome, 0.5);
-                self.unsettled.push(settlement);
-                effects.push(Effect::ReturnSeat { offer });
-                continue;
-            }
-            self.running.insert(task.task, Running { task: task.clone(), node: want.key.node.clone(), cancelling: false });
-            effects.push(Effect::Start { offer, task });
+            self.start(offer, task, &round.seats[offer], effects);
         }
-        for (offer, unclaimed) in unclaimed.into_iter().enumerate() {
-            if unclaimed {
-                let want = &round.wants[round.seats[offer]];
-                self.lanes.exhausted(want.lane);
-                self.sessions.came_back(&want.key);
-                effects.push(Effect::ReturnSeat { offer });
-            }
+        for (offer, seat) in round.seats.iter().enumerate().filter(|(offer, _)| unclaimed[*offer]) {
+            self.lanes.exhausted(round.turn.offers[offer].lane, round.turn.floors[offer]);
+            self.return_seat(offer, seat, effects);
         }
-        self.sessions.refusals_told(round.seats.iter().map(|s| &round.wants[*s].key));
         for window in reply.windows {
             self.lanes.window(window);
         }
@@ -506,10 +517,35 @@ impl Yard {
             }
         } else {
             for (offer, seat) in round.seats.iter().enumerate() {
-                self.sessions.came_back(&round.wants[*seat].key);
-                effects.push(Effect::ReturnSeat { offer });
+                self.return_seat(offer, seat, effects);
             }
         }
+    }
+
+    /// A claim was made. Usually an Executor starts; when the server refuses the owner the attempt fails with its words
+    /// before it began; when the yard is closing it is interrupted before it began (no byte was sent, so nothing needs
+    /// to be revoked).
+    fn start(&mut self, offer: usize, task: ClaimedTask, seat: &Seat, effects: &mut Vec<Effect>) {
+        let running = Running { task: task.clone(), node: seat.key.node.clone(), cancelling: false };
+        let outcome = match &seat.refusal {
+            Some((sqlstate, message)) => Outcome::Failed { sqlstate: sqlstate.clone(), message: message.clone(), revoked: false },
+            None if self.mode == Mode::Accepting => {
+                self.running.insert(task.task, running);
+                effects.push(Effect::Start { offer, task });
+                return;
+            }
+            None => Outcome::Interrupted { revoked: false, message: "the service was leaving".to_owned() },
+        };
+        let settlement = self.settlement(&running, outcome, 0.5);
+        self.unsettled.push(settlement);
+        self.return_seat(offer, seat, effects);
+    }
+
+    fn return_seat(&mut self, offer: usize, seat: &Seat, effects: &mut Vec<Effect>) {
+        if !seat.sessionless() {
+            self.sessions.ready(seat.key.clone());
+        }
+        effects.push(Effect::ReturnSeat { offer });
     }
 
     // ---------------------------------------------------------------- endings

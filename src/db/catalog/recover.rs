@@ -20,10 +20,8 @@ use crate::model::{Backend, ClaimedTask};
 pub enum Resolution {
     /// Its record says committed.
     Committed,
-    /// `revoked` stands under its key: it never happened and never will.
+    /// Its backend is gone and `revoked` stands under its key: if it was transactional, it never happened.
     Revoked,
-    /// It ran outside a transaction and its backend is gone; what it did is not known.
-    Gone,
 }
 
 /// How a running backend was found.
@@ -72,8 +70,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
 /// Resolves an attempt; returns when its outcome is certain.
 ///
-/// `transactional` is false for a command that ran, or may have run, outside a transaction: its backend is then left
-/// to end, up to `patience`.
+/// `patience` is how long the backend may go on before it is ended: zero for a transactional command, since one that
+/// has not committed by now is to run again anyway.
 ///
 /// # Errors
 /// When home cannot be reached or refuses: nothing is decided, call again later. [`DbError::Unsuitable`] when a
@@ -82,7 +80,6 @@ pub async fn resolve(
     client: &Client,
     office: Office,
     task: &ClaimedTask,
-    transactional: bool,
     patience: Duration,
 ) -> Result<Resolution, DbError> {
     if let Some(resolution) = read(client, office, task).await? {
@@ -95,17 +92,12 @@ pub async fn resolve(
             .map_err(DbError::postgres("look for a newer attempt on the backend"))?
             .get::<_, i64>(0);
         if reused == 0 {
-            if !transactional {
-                let deadline = tokio::time::Instant::now() + patience;
-                while alive(client, backend).await? == Liveness::Alive && tokio::time::Instant::now() < deadline {
-                    tokio::time::sleep(LOOK_AGAIN * 4).await;
-                }
+            let deadline = tokio::time::Instant::now() + patience;
+            while tokio::time::Instant::now() < deadline && alive(client, backend).await? == Liveness::Alive {
+                tokio::time::sleep(LOOK_AGAIN * 4).await;
             }
             end(client, backend).await?;
         }
-    }
-    if !transactional {
-        return Ok(read(client, office, task).await?.unwrap_or(Resolution::Gone));
     }
     loop {
         let inserted = client

@@ -10,7 +10,7 @@
 //!      └───────┼─────────┘
 //!           counted                job counters, so that a job's state never needs a count over its tasks
 //! ```
-//! An edge counts only if it is visible in the snapshot up to which this leader has admitted (`$10`): one that
+//! An edge counts only if it is visible in the snapshot up to which this leader has admitted (`$11`): one that
 //! committed later was not counted into `waiting_for`, and its own admission will find the parent as it is then.
 //! Cost: proportional to the attempts and to the edges they release.
 
@@ -25,8 +25,8 @@ use crate::model::{Ending, Outcome, Settlement};
 pub const SETTLE: &str = "
 WITH RECURSIVE given AS (
     SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[],
-                         $8::text[], $9::integer[])
-           AS g(task_id, attempt, ending, outcome, sqlstate, message, delay_ms, node, pid)
+                         $8::text[], $9::integer[], $10::boolean[])
+           AS g(task_id, attempt, ending, outcome, sqlstate, message, delay_ms, node, pid, revoked)
 ), changed AS (
     UPDATE yardmaster.task_state s
        SET status = CASE WHEN g.ending = 'done' THEN 'done'
@@ -37,8 +37,8 @@ WITH RECURSIVE given AS (
            not_before = CASE WHEN s.status = 'running' AND g.ending IN ('retry', 'again') AND g.delay_ms > 0
                              THEN now() + g.delay_ms * interval '1 millisecond' END,
            retry_count = s.retry_count + (g.outcome = 'failed' AND s.status = 'running')::integer,
-           interruptions = s.interruptions + (g.outcome IN ('interrupted', 'revoked'))::integer,
-           series = s.series + (g.outcome = 'revoked')::integer,
+           interruptions = s.interruptions + (g.outcome = 'interrupted')::integer,
+           series = s.series + g.revoked::integer,
            pid = NULL, backend_start = NULL,
            finished_at = CASE WHEN s.status = 'cancelling' OR g.ending IN ('done', 'error') THEN now() END
       FROM given g, yardmaster.job_state j
@@ -55,10 +55,10 @@ WITH RECURSIVE given AS (
 ), down (task_id) AS (
     SELECT e.task_id FROM changed c JOIN yardmaster.task_depend e ON e.depends_on = c.task_id
      WHERE c.status IN ('error', 'cancelled') AND e.refused IS NULL
-       AND pg_visible_in_snapshot(e.submit_xid, $10::text::pg_snapshot)
+       AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot)
     UNION
     SELECT e.task_id FROM down d JOIN yardmaster.task_depend e ON e.depends_on = d.task_id
-     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $10::text::pg_snapshot)
+     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot)
 ), unscheduled AS (
     UPDATE yardmaster.task_state s SET status = 'unscheduled', ready = false, finished_at = now(), not_before = NULL
       FROM down d WHERE s.task_id = d.task_id AND s.status IN ('blocked', 'runnable')
@@ -69,7 +69,7 @@ WITH RECURSIVE given AS (
            status = CASE WHEN s.waiting_for = e.n THEN 'runnable' ELSE 'blocked' END::yardmaster.task_status,
            ready = s.waiting_for = e.n AND NOT j.paused AND coalesce(s.not_before <= now(), true)
       FROM (SELECT e.task_id, count(*)::integer AS n FROM changed c JOIN yardmaster.task_depend e ON e.depends_on = c.task_id
-             WHERE c.status = 'done' AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $10::text::pg_snapshot)
+             WHERE c.status = 'done' AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot)
              GROUP BY e.task_id) e, yardmaster.job_state j
      WHERE s.task_id = e.task_id AND s.status = 'blocked' AND j.job_id = s.job_id
        AND NOT EXISTS (SELECT FROM down d WHERE d.task_id = s.task_id)
@@ -130,6 +130,7 @@ pub struct Given {
     delay_ms: Vec<i64>,
     node: Vec<String>,
     pid: Vec<Option<i32>>,
+    revoked: Vec<bool>,
 }
 
 impl Given {
@@ -137,11 +138,14 @@ impl Given {
     pub fn new(settlements: &[Settlement], store: impl Fn(&str) -> String) -> Given {
         let mut given = Given::default();
         for s in settlements {
+            let revoked = match s.outcome {
+                Outcome::Failed { revoked, .. } | Outcome::Interrupted { revoked, .. } => revoked,
+                Outcome::Done { .. } => false,
+            };
             let (outcome, sqlstate, message) = match &s.outcome {
                 Outcome::Done { message } => ("done", None, message),
-                Outcome::Failed { sqlstate, message } => ("failed", Some(sqlstate.clone()), message),
-                Outcome::Interrupted { revoked: true, message } => ("revoked", None, message),
-                Outcome::Interrupted { revoked: false, message } => ("interrupted", None, message),
+                Outcome::Failed { sqlstate, message, revoked: _ } => ("failed", Some(sqlstate.clone()), message),
+                Outcome::Interrupted { message, revoked: _ } => ("interrupted", None, message),
             };
             let (ending, delay) = match s.ending {
                 Ending::Done => ("done", Duration::ZERO),
@@ -158,12 +162,13 @@ impl Given {
             given.delay_ms.push(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX));
             given.node.push(s.node.clone());
             given.pid.push(s.pid);
+            given.revoked.push(revoked);
         }
         given
     }
 
     /// The parameters of [`SETTLE`], with the admitted snapshot last.
-    pub fn params<'a>(&'a self, snapshot: &'a String) -> [&'a (dyn ToSql + Sync); 10] {
+    pub fn params<'a>(&'a self, snapshot: &'a String) -> [&'a (dyn ToSql + Sync); 11] {
         [
             &self.task,
             &self.attempt,
@@ -174,6 +179,7 @@ impl Given {
             &self.delay_ms,
             &self.node,
             &self.pid,
+            &self.revoked,
             snapshot,
         ]
     }

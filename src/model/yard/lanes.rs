@@ -61,12 +61,16 @@ impl Lanes {
         }
     }
 
-    /// A claim found the lane empty.
-    pub(super) fn exhausted(&mut self, id: LaneId) {
+    /// A claim that read the lane from `from` on found nothing more. What is known before that stays.
+    pub(super) fn exhausted(&mut self, id: LaneId, from: Option<QueueKey>) {
         let Some(track) = self.tracks.get_mut(&id) else { return };
+        let keep = from.map_or(0, |from| track.window.partition_point(|k| *k < from));
         track.floor = track.window.back().copied().max(track.floor);
-        track.window.clear();
-        track.more = false;
+        track.window.truncate(keep);
+        if let Some(first) = track.window.front() {
+            track.floor = track.floor.filter(|floor| floor < first);
+        }
+        track.more = keep > 0;
     }
 
     /// A part of the queue was read.

@@ -70,32 +70,25 @@ impl Sessions {
         self.with(key, |s| s.idle = s.idle.saturating_sub(1));
     }
 
-    /// A session was taken for an offer (none, if the key is refused).
-    pub(super) fn lent(&mut self, key: &SessionKey) {
-        self.with(key, |s| {
-            if s.refusal.is_none() {
-                s.idle = s.idle.saturating_sub(1);
-            }
-        });
+    pub(super) fn can_lend(&self, key: &SessionKey) -> bool {
+        self.stands.get(key).is_some_and(|s| s.idle > 0 || s.refusal.is_some())
     }
 
-    /// An offer was not used.
-    pub(super) fn came_back(&mut self, key: &SessionKey) {
-        let stand = self.stand(key.clone());
-        if stand.refusal.is_none() {
-            stand.idle += 1;
+    /// Takes a session for an offer. Of a refused key the refusal is lent instead, once: it is told to a round of tasks,
+    /// and the next want tries the login again.
+    pub(super) fn lend(&mut self, key: &SessionKey) -> Option<(String, String)> {
+        let stand = self.stands.get_mut(key)?;
+        if stand.idle > 0 {
+            stand.idle -= 1;
+            return None;
         }
+        stand.refusal.clone()
     }
 
-    pub(super) fn refusal(&self, key: &SessionKey) -> Option<(String, String)> {
-        self.stands.get(key).and_then(|s| s.refusal.clone())
-    }
-
-    /// These keys' refusals were told to a round of tasks; the next want tries the login again.
-    pub(super) fn refusals_told<'a>(&mut self, keys: impl Iterator<Item = &'a SessionKey>) {
-        for key in keys {
-            self.with(key, |s| s.refusal = None);
-        }
+    /// The round is over: refusals were told.
+    pub(super) fn refusals_told(&mut self) {
+        self.stands.values_mut().for_each(|s| s.refusal = None);
+        self.stands.retain(|_, s| !s.is_empty());
     }
 
     pub(super) fn may_open(&self, key: &SessionKey) -> bool {
@@ -130,14 +123,11 @@ impl Budget<'_> {
     /// Takes a ready session of this key if there is one. A refused key always has one: its tasks are to fail.
     pub(super) fn take(&mut self, key: &SessionKey) -> bool {
         let Some(stand) = self.sessions.stands.get(key) else { return false };
-        if stand.refusal.is_some() {
-            return true;
-        }
         if let Some(taken) = self.taken.get_mut(key) {
             *taken += 1;
-            return *taken <= stand.idle;
+            return *taken <= stand.idle || stand.refusal.is_some();
         }
         self.taken.insert(key.clone(), 1);
-        stand.idle >= 1
+        stand.idle >= 1 || stand.refusal.is_some()
     }
 }

@@ -1,0 +1,353 @@
+//! One attempt, one session, one outcome, then gone.
+//!
+//! An Executor is made from a claimed task and its slots, so what was not claimed and admitted cannot be started. It
+//! runs the command, hears CancelTask and InterruptTask while it does, and reports once: TaskFinished when the outcome
+//! is certain. When the session cannot tell (the connection was lost), the record decides: it asks the Ledger to
+//! resolve the attempt, and keeps its slots until then. Recovery uses the same path: an Executor without a session
+//! starts in doubt.
+
+use std::time::Duration;
+
+use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+
+use super::guards::OutcomeGuard;
+use super::runner::Runner;
+use super::siding::SessionReturned;
+use crate::db::{AttemptEnd, AttemptName, Completion, Order};
+use crate::messages::{
+    AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, Resolve, Resolved, SlotPermit, TaskFinished,
+};
+use crate::model::{Backend, ClaimedTask, Outcome, SessionKey};
+use crate::sql::{self, Inspection};
+
+/// How long a backend that was left behind outside a transaction may go on when its task has no timeout of its own.
+/// Index builds and vacuums of a large table take hours; a day bounds what nobody watches.
+pub const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
+/// Between two requests to end a backend that does not end.
+const END_AGAIN: Duration = Duration::from_secs(2);
+/// SQLSTATE of what we refuse to run: feature_not_supported, which no retry can mend.
+const REFUSED: &str = "0A000";
+
+/// Whom an Executor talks to.
+#[derive(Clone)]
+pub struct Peers {
+    /// Hears the outcome.
+    pub finished: Recipient<TaskFinished>,
+    /// Hears of a panic.
+    pub crashed: Recipient<Crashed>,
+    /// Takes the session back.
+    pub returned: Recipient<SessionReturned>,
+    /// Resolves what is in doubt.
+    pub resolve: Recipient<Resolve>,
+    /// Ends backends.
+    pub end: Recipient<EndBackend>,
+}
+
+/// What an Executor starts from.
+pub struct Assignment {
+    /// The claimed task.
+    pub task: ClaimedTask,
+    /// Where it is logged in, and as whom.
+    pub key: SessionKey,
+    /// The session; `None` for an attempt that nobody runs any more, whose outcome is to be found out.
+    pub session: Option<Box<dyn Runner>>,
+    /// What the completion record says.
+    pub completion: Completion,
+    /// Its slots.
+    pub permit: SlotPermit,
+    /// How long a statement has to end after a cancel request, before its backend is ended.
+    pub grace: Duration,
+}
+
+/// What reached the Executor while its command ran; stronger ones win.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Nudge {
+    None,
+    Cancel,
+    Interrupt,
+    Abandon,
+}
+
+/// Runs one attempt.
+pub struct Executor {
+    assignment: Option<Assignment>,
+    peers: Peers,
+    nudge: watch::Sender<Nudge>,
+}
+
+impl Executor {
+    /// Makes an Executor; start it.
+    pub fn new(assignment: Assignment, peers: Peers) -> Executor {
+        Executor { assignment: Some(assignment), peers, nudge: watch::Sender::new(Nudge::None) }
+    }
+
+    fn strengthen(&self, nudge: Nudge) {
+        self.nudge.send_if_modified(|current| {
+            let stronger = nudge > *current;
+            *current = (*current).max(nudge);
+            stronger
+        });
+    }
+}
+
+impl Actor for Executor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        let Some(assignment) = self.assignment.take() else { return };
+        let (peers, nudges) = (self.peers.clone(), self.nudge.subscribe());
+        // Spawned on the context: it ends with the actor, and a panic in it ends the actor, whose guard then speaks.
+        ctx.spawn(attempt(assignment, peers, nudges).into_actor(self).map(|(), _, ctx| ctx.stop()));
+    }
+}
+
+impl Handler<CancelTask> for Executor {
+    type Result = ();
+
+    fn handle(&mut self, _: CancelTask, _: &mut Self::Context) {
+        self.strengthen(Nudge::Cancel);
+    }
+}
+
+impl Handler<InterruptTask> for Executor {
+    type Result = ();
+
+    fn handle(&mut self, _: InterruptTask, _: &mut Self::Context) {
+        self.strengthen(Nudge::Interrupt);
+    }
+}
+
+impl Handler<AbandonTask> for Executor {
+    type Result = ();
+
+    fn handle(&mut self, _: AbandonTask, _: &mut Self::Context) {
+        self.strengthen(Nudge::Abandon);
+    }
+}
+
+/// How a run ended, before doubt is resolved.
+enum Ended {
+    Certain(Outcome),
+    /// `own` says why we ended it ourselves, if we did.
+    Doubt { fatal: Option<(String, String)>, message: String, own: Option<Own> },
+}
+
+/// Why we ended a run ourselves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Own {
+    Cancel,
+    Interrupt,
+    Timeout(Duration),
+}
+
+async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Receiver<Nudge>) {
+    let (task, attempt) = (assignment.task.task, assignment.task.attempt);
+    let backend = assignment.task.backend;
+    let guard = OutcomeGuard::new(task, attempt, assignment.permit, peers.crashed.clone());
+    let mut session = assignment.session.take();
+    let server_started = session.as_ref().map(|s| s.server_started());
+    let run = Run { task: &assignment.task, completion: &assignment.completion, grace: assignment.grace, peers: &peers };
+
+    let ended = match &mut session {
+        Some(session) => run.command(session.as_mut(), &mut nudges).await,
+        None => Ended::Doubt { fatal: None, message: "the service that ran the attempt was lost".to_owned(), own: None },
+    };
+    let mut reusable = None;
+    if let Some(session) = session {
+        if matches!(ended, Ended::Certain(_)) && session.is_reusable() {
+            reusable = Some(session);
+        } else {
+            session.close().await;
+        }
+    }
+    let outcome = match ended {
+        Ended::Certain(outcome) => Some(outcome),
+        Ended::Doubt { fatal, message, own } => tokio::select! {
+            outcome = run.resolve(fatal, message, own, server_started) => outcome,
+            () = abandoned(&mut nudges) => None,
+        },
+    };
+    // The slots go back before anybody hears of the end, so that the next round finds them free.
+    guard.disarm();
+    if let Some(session) = reusable {
+        peers.returned.do_send(SessionReturned { key: assignment.key, session });
+    }
+    if let Some(outcome) = outcome {
+        peers.finished.do_send(TaskFinished { task, attempt, outcome, backend });
+    }
+}
+
+async fn abandoned(nudges: &mut watch::Receiver<Nudge>) {
+    if nudges.wait_for(|n| *n == Nudge::Abandon).await.is_err() {
+        // The Executor itself is gone, and this future with it.
+        std::future::pending::<()>().await;
+    }
+}
+
+struct Run<'a> {
+    task: &'a ClaimedTask,
+    completion: &'a Completion,
+    grace: Duration,
+    peers: &'a Peers,
+}
+
+impl Run<'_> {
+    /// Runs the command as its kind demands.
+    async fn command(&self, session: &mut dyn Runner, nudges: &mut watch::Receiver<Nudge>) -> Ended {
+        let kind = match sql::inspect_lenient(&self.task.command) {
+            Ok(kind) => kind,
+            Err(refusal) => {
+                let sqlstate = match &refusal {
+                    sql::Refusal::Syntax { .. } | sql::Refusal::NulCharacter { .. } => "42601",
+                    sql::Refusal::TransactionControl { .. }
+                    | sql::Refusal::ClientCopy { .. }
+                    | sql::Refusal::MixedNonTransactional { .. } => REFUSED,
+                };
+                let hint = refusal.remedy().map(|r| format!("\nHINT: {r}")).unwrap_or_default();
+                return failed(sqlstate, format!("ERROR: {refusal}{hint}"));
+            }
+        };
+        let kind = match (self.task.transactional, kind) {
+            (_, Inspection::Empty) => return Ended::Certain(Outcome::Done { message: String::new() }),
+            (Some(true), _) => Inspection::Transactional,
+            (Some(false), _) => Inspection::NonTransactional,
+            (None, kind) => kind,
+        };
+        match kind {
+            Inspection::Empty | Inspection::Transactional => self.watched(session, true, nudges).await,
+            Inspection::NonTransactional => self.watched(session, false, nudges).await,
+            Inspection::RetryOutside => match self.watched(session, true, nudges).await {
+                // Both are raised before or without lasting effect, and the transaction was rolled back.
+                Ended::Certain(Outcome::Failed { sqlstate, .. }) if sqlstate == "2D000" || sqlstate == "25001" => {
+                    self.watched(session, false, nudges).await
+                }
+                ended => ended,
+            },
+        }
+    }
+
+    /// Runs the command and watches for nudges and the timeout meanwhile.
+    async fn watched(&self, session: &mut dyn Runner, transactional: bool, nudges: &mut watch::Receiver<Nudge>) -> Ended {
+        let canceller = session.canceller();
+        let backend = session.backend();
+        let order = Order { name: AttemptName::from(self.task), command: &self.task.command };
+        let deadline = self.task.timeout.map(|t| (Instant::now() + t, t));
+        let mut own: Option<Own> = None;
+        let mut cancelling = None;
+        let mut end_at: Option<Instant> = None;
+        let mut heard = Nudge::None;
+
+        let mut run = if transactional { session.run_transactional(order, self.completion) } else { session.run_plain(order) };
+        let end = loop {
+            tokio::select! {
+                biased;
+                end = &mut run => break end,
+                changed = nudges.wait_for(|n| *n > heard) => {
+                    let Ok(nudge) = changed.map(|n| *n) else { continue };
+                    heard = nudge;
+                    match nudge {
+                        Nudge::None => {}
+                        Nudge::Cancel => {
+                            own.get_or_insert(Own::Cancel);
+                            cancelling = Some(canceller());
+                            end_at = Some(Instant::now() + self.grace);
+                        }
+                        Nudge::Interrupt => {
+                            own = own.filter(|o| *o == Own::Cancel).or(Some(Own::Interrupt));
+                            cancelling = Some(canceller());
+                            end_at = Some(Instant::now() + Duration::from_millis(500));
+                        }
+                        // The socket closes with the session; the server notices and ends the backend.
+                        Nudge::Abandon => break AttemptEnd::Doubt { fatal: None, message: String::new() },
+                    }
+                }
+                () = sleep_until(deadline.map_or_else(Instant::now, |d| d.0)), if deadline.is_some() && own.is_none() => {
+                    own = deadline.map(|d| Own::Timeout(d.1));
+                    cancelling = Some(canceller());
+                    end_at = Some(Instant::now() + self.grace);
+                }
+                () = async { if let Some(c) = &mut cancelling { c.await } }, if cancelling.is_some() => cancelling = None,
+                () = sleep_until(end_at.unwrap_or_else(Instant::now)), if end_at.is_some() => {
+                    self.end(backend);
+                    end_at = Some(Instant::now() + END_AGAIN);
+                }
+            }
+        };
+        drop(run);
+        match end {
+            AttemptEnd::Committed { message, .. } | AttemptEnd::Succeeded { message } => {
+                Ended::Certain(Outcome::Done { message })
+            }
+            AttemptEnd::Failed { sqlstate, message } => match own {
+                Some(Own::Interrupt) if sqlstate == "57014" => {
+                    Ended::Certain(Outcome::Interrupted { revoked: false, message: "the service was stopped".to_owned() })
+                }
+                Some(Own::Timeout(limit)) if sqlstate == "57014" => failed(&sqlstate, timed_out(&message, limit)),
+                Some(_) | None => Ended::Certain(Outcome::Failed { sqlstate, message, revoked: false }),
+            },
+            AttemptEnd::NotSent { message } => Ended::Certain(Outcome::Interrupted { revoked: false, message }),
+            AttemptEnd::Doubt { fatal, message } => Ended::Doubt { fatal, message, own },
+        }
+    }
+
+    fn end(&self, backend: Backend) {
+        self.peers.end.do_send(EndBackend(backend));
+    }
+
+    /// Asks the catalog what became of the attempt. `None`: another leader decides.
+    async fn resolve(
+        &self,
+        fatal: Option<(String, String)>,
+        message: String,
+        own: Option<Own>,
+        session_server: Option<jiff::Timestamp>,
+    ) -> Option<Outcome> {
+        let patience = match (self.outside(), own) {
+            (true, None) => self.task.timeout.unwrap_or(PATIENCE),
+            (true, Some(_)) | (false, _) => Duration::ZERO,
+        };
+        let resolved = loop {
+            match self.peers.resolve.send(Resolve { task: self.task.clone(), patience }).await {
+                Ok(Resolved::Unknown) => return None,
+                Ok(resolved) => break resolved,
+                // The Ledger is gone: the process is ending.
+                Err(_) => return None,
+            }
+        };
+        Some(match resolved {
+            Resolved::Committed => Outcome::Done { message },
+            Resolved::Revoked { server_started } => {
+                let same_server = session_server.is_some() && server_started == session_server;
+                match (own, fatal) {
+                    (Some(Own::Timeout(limit)), _) => {
+                        Outcome::Failed { sqlstate: "57014".to_owned(), message: timed_out(&message, limit), revoked: true }
+                    }
+                    // Somebody ended this one backend while the server stayed up: a failure, not an interruption.
+                    (None, Some((sqlstate, _))) if same_server => Outcome::Failed { sqlstate, message, revoked: true },
+                    (Some(Own::Cancel | Own::Interrupt) | None, _) => Outcome::Interrupted { revoked: true, message },
+                }
+            }
+            Resolved::Unknown => return None,
+        })
+    }
+
+    /// May the command have run outside a transaction?
+    fn outside(&self) -> bool {
+        match (self.task.transactional, sql::inspect_lenient(&self.task.command)) {
+            (Some(transactional), _) => !transactional,
+            (None, Ok(Inspection::NonTransactional | Inspection::RetryOutside)) => true,
+            (None, Ok(Inspection::Transactional | Inspection::Empty) | Err(_)) => false,
+        }
+    }
+}
+
+fn failed(sqlstate: &str, message: String) -> Ended {
+    Ended::Certain(Outcome::Failed { sqlstate: sqlstate.to_owned(), message, revoked: false })
+}
+
+fn timed_out(message: &str, limit: Duration) -> String {
+    let gap = if message.is_empty() { "" } else { "\n" };
+    format!("{message}{gap}the attempt took longer than its timeout of {}", humantime::format_duration(limit))
+}

@@ -1,0 +1,14 @@
+//! The actors: shells around pure decisions. A handler translates its message, asks, and carries out the answer.
+//!
+//! Long-lived actors (Monitor, Ledger, NodeLimiter, Waker) are not restarted in place: if one dies, the app ends the
+//! process with a code of its own, and a normal start is the recovery.
+
+pub mod executor;
+pub mod guards;
+pub mod ledger;
+pub mod monitor;
+pub mod node_limiter;
+pub mod runner;
+pub mod siding;
+pub mod signals;
+pub mod waker;

@@ -1,0 +1,469 @@
+//! The shell around [`Yard`]: message in, pure decision, message out.
+//!
+//! It owns what the Yard only counts: ready sessions, the seats of the round under way, the Executors' addresses. It
+//! never waits for a query: turns run beside it, and Terminate is heard while one is slow.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, MessageResult, Recipient, WrapFuture};
+
+use super::executor::{Assignment, Executor, Peers};
+use super::runner::{OpenFailure, Runner, SessionSource};
+use super::siding::{SessionReturned, Siding};
+use crate::db::Completion;
+use crate::messages::{
+    AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot, InterruptTask,
+    LostOffice, Publish, Reload, RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant,
+    Snapshot, TaskFinished, Terminate, TicketMaker, TookOffice, TurnError, Wake, WakeAt,
+};
+use crate::model::yard::{Answer, Effect, Input, Rules, Seat, Want, Yard};
+use crate::model::{ClaimedTask, Epoch, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
+use crate::settings::{self, Settings};
+
+/// Whom the Monitor talks to.
+#[derive(Clone)]
+pub struct Colleagues {
+    /// Takes turns.
+    pub turns: Recipient<RunTurn>,
+    /// Resolves what is in doubt; for Executors.
+    pub resolve: Recipient<Resolve>,
+    /// Ends backends; for Executors.
+    pub end: Recipient<EndBackend>,
+    /// Asks for cancellation in the catalog.
+    pub cancel: Recipient<RequestCancel>,
+    /// Publishes nodes and limits.
+    pub publish: Recipient<Publish>,
+    /// Grants slots.
+    pub slots: Recipient<AcquireSlots>,
+    /// Grants slots whatever the limits say.
+    pub adopt: Recipient<AdoptSlots>,
+    /// Hears new limits.
+    pub limits: Recipient<SetLimits>,
+    /// Wakes when a delayed task is due.
+    pub due: Recipient<WakeAt>,
+    /// Hears that everything is settled; the argument says whether all went as asked.
+    pub stopped: Rc<dyn Fn(bool)>,
+    /// Hears what a reload changed.
+    pub reloaded: Rc<dyn Fn(&Settings)>,
+}
+
+struct Office {
+    epoch: Epoch,
+    token: uuid::Uuid,
+    tickets: TicketMaker,
+}
+
+/// A place in the round under way: slots, and a session unless its owner is refused.
+struct Place {
+    permit: SlotPermit,
+    session: Option<Box<dyn Runner>>,
+    key: SessionKey,
+}
+
+/// The one deciding actor.
+pub struct Monitor {
+    yard: Yard,
+    settings: Settings,
+    colleagues: Colleagues,
+    sessions: Rc<dyn SessionSource>,
+    siding: Siding,
+    /// The permits granted for the wants of the round under way, by want.
+    granted: HashMap<usize, SlotPermit>,
+    /// The offers of the round under way.
+    places: Vec<Option<Place>>,
+    executors: HashMap<TaskId, (i32, Addr<Executor>)>,
+    /// Claims and keys of running attempts, for an Executor that crashes.
+    running: HashMap<TaskId, (ClaimedTask, SessionKey)>,
+    office: Option<Office>,
+    /// Keys whose opening failed, with the number of failures in a row.
+    troubled: HashMap<SessionKey, u32>,
+}
+
+/// How often idle sessions are looked over.
+const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+/// The longest pause between two attempts to open a session.
+const MAX_BACK_OFF: std::time::Duration = std::time::Duration::from_secs(5);
+
+impl Monitor {
+    /// A Monitor without an office: the Ledger's TookOffice sets it to work.
+    pub fn new(settings: Settings, colleagues: Colleagues, sessions: Rc<dyn SessionSource>) -> Monitor {
+        Monitor {
+            yard: Yard::new(rules(&settings)),
+            settings,
+            colleagues,
+            sessions,
+            siding: Siding::default(),
+            granted: HashMap::new(),
+            places: Vec::new(),
+            executors: HashMap::new(),
+            running: HashMap::new(),
+            office: None,
+            troubled: HashMap::new(),
+        }
+    }
+
+    fn feed(&mut self, input: Input, ctx: &mut Context<Self>) {
+        for effect in self.yard.feed(input) {
+            self.perform(effect, ctx);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
+        match effect {
+            Effect::AskSlots(wants) => self.ask_slots(wants, ctx),
+            Effect::TakeTurn { turn, seats } => self.take_turn(turn, seats, ctx),
+            Effect::Start { offer, task } => self.start(offer, task, ctx),
+            Effect::ReturnSeat { offer } => self.return_seat(offer, ctx),
+            Effect::BurnSeats => self.places.clear(),
+            Effect::Adopt(live) => self.adopt(*live, ctx),
+            Effect::OpenSession(key) => self.open(key, ctx),
+            Effect::Cancel(task) => self.tell(task, CancelTask { grace: self.settings.cancel.grace }),
+            Effect::Interrupt(task) => self.tell(task, InterruptTask),
+            Effect::Abandon(task) => {
+                self.tell(task, AbandonTask);
+                self.forget(task);
+            }
+            Effect::RequestCancel(jobs) => {
+                let asked = self.colleagues.cancel.send(RequestCancel(jobs)).into_actor(self);
+                ctx.spawn(asked.map(|_, monitor, ctx| monitor.feed(Input::Woken, ctx)));
+            }
+            Effect::WakeAt(due) => self.colleagues.due.do_send(WakeAt(due)),
+            Effect::StartGrace => {
+                ctx.run_later(self.settings.shutdown.grace, |monitor, ctx| monitor.feed(Input::GraceOver, ctx));
+            }
+            Effect::Stop { clean } => (self.colleagues.stopped)(clean),
+        }
+    }
+
+    // ---------------------------------------------------------------- a round
+
+    fn ask_slots(&mut self, wants: Vec<Want>, ctx: &mut Context<Self>) {
+        let asked = wants.into_iter().map(|w| SlotWant { nodes: w.nodes, hold: w.ready }).collect();
+        let answered = self.colleagues.slots.send(AcquireSlots(asked)).into_actor(self);
+        ctx.spawn(answered.map(|answers, monitor, ctx| {
+            // Without a NodeLimiter the app is ending.
+            let Ok(answers) = answers else { return };
+            let mut plain = Vec::with_capacity(answers.len());
+            for (want, answer) in answers.into_iter().enumerate() {
+                plain.push(match answer {
+                    SlotAnswer::Granted(permit) => {
+                        monitor.granted.insert(want, permit);
+                        Answer::Granted
+                    }
+                    SlotAnswer::Fits => Answer::Fits,
+                    SlotAnswer::Full => Answer::Full,
+                });
+            }
+            monitor.feed(Input::SlotsAnswered(plain), ctx);
+            // What the Yard did not use goes back.
+            monitor.granted.clear();
+        }));
+    }
+
+    fn take_turn(&mut self, mut turn: Turn, seats: Vec<Seat>, ctx: &mut Context<Self>) {
+        self.places.clear();
+        for (offer, seat) in turn.offers.iter_mut().zip(seats) {
+            let session = if seat.sessionless() { None } else { self.siding.take(&seat.key) };
+            offer.backend = session.as_ref().map(|s| s.backend());
+            let place = self.granted.remove(&seat.want).map(|permit| Place { permit, session, key: seat.key });
+            self.places.push(place);
+        }
+        let taken = self.colleagues.turns.send(RunTurn(turn)).into_actor(self);
+        ctx.spawn(taken.map(|answer, monitor, ctx| {
+            let input = match answer {
+                Ok(Ok(reply)) => Input::TurnTaken(Box::new(reply)),
+                Ok(Err(error)) => {
+                    tracing::debug!("{error}");
+                    Input::TurnFailed { in_doubt: matches!(error, TurnError::Doubt(_) | TurnError::NoOffice) }
+                }
+                // Without a Ledger the app is ending.
+                Err(_) => return,
+            };
+            monitor.feed(input, ctx);
+        }));
+    }
+
+    fn start(&mut self, offer: usize, task: ClaimedTask, ctx: &mut Context<Self>) {
+        if let Some(Place { permit, session, key }) = self.places.get_mut(offer).and_then(Option::take) {
+            self.execute(task, key, session, permit, ctx);
+        }
+    }
+
+    fn return_seat(&mut self, offer: usize, ctx: &mut Context<Self>) {
+        let Some(place) = self.places.get_mut(offer).and_then(Option::take) else { return };
+        drop(place.permit);
+        if let Some(session) = place.session {
+            // The Yard counts it as ready already.
+            if !self.siding.put(place.key.clone(), session, &self.settings.sessions) {
+                self.feed(Input::SessionGone(place.key), ctx);
+            }
+        }
+    }
+
+    // ---------------------------------------------------------------- attempts
+
+    fn execute(
+        &mut self,
+        task: ClaimedTask,
+        key: SessionKey,
+        session: Option<Box<dyn Runner>>,
+        permit: SlotPermit,
+        ctx: &mut Context<Self>,
+    ) {
+        let Some(office) = &self.office else { return };
+        let completion =
+            Completion { epoch: office.epoch, token: office.token, ticket: (office.tickets.0)(&task, &key.owner) };
+        let peers = Peers {
+            finished: ctx.address().recipient(),
+            crashed: ctx.address().recipient(),
+            returned: ctx.address().recipient(),
+            resolve: self.colleagues.resolve.clone(),
+            end: self.colleagues.end.clone(),
+        };
+        let (id, attempt) = (task.task, task.attempt);
+        tracing::debug!(job = task.job.0, task = id.0, attempt, "attempt started");
+        self.running.insert(id, (task.clone(), key.clone()));
+        let assignment = Assignment { task, key, session, completion, permit, grace: self.settings.cancel.grace };
+        self.executors.insert(id, (attempt, Executor::new(assignment, peers).start()));
+    }
+
+    /// Somebody must find out what became of an attempt; its slots are taken meanwhile, whatever the limits say.
+    fn adopt(&mut self, live: LiveAttempt, ctx: &mut Context<Self>) {
+        let owner = self.yard.lane(live.claimed.lane).map(|l: &Lane| l.session.owner.clone()).unwrap_or_default();
+        let key = SessionKey { node: live.node, owner };
+        let task = live.claimed;
+        tracing::info!(job = task.job.0, task = task.task.0, attempt = task.attempt, "outcome unknown: finding out");
+        let asked = self.colleagues.adopt.send(AdoptSlots(vec![live.nodes])).into_actor(self);
+        ctx.spawn(asked.map(move |permits, monitor, ctx| {
+            if let Some(permit) = permits.ok().and_then(|mut p| p.pop()) {
+                monitor.execute(task, key, None, permit, ctx);
+            }
+        }));
+    }
+
+    fn tell<M>(&self, task: TaskId, message: M)
+    where
+        M: actix::Message<Result = ()> + Send + 'static,
+        Executor: Handler<M>,
+    {
+        if let Some((_, executor)) = self.executors.get(&task) {
+            executor.do_send(message);
+        }
+    }
+
+    fn forget(&mut self, task: TaskId) {
+        self.executors.remove(&task);
+        self.running.remove(&task);
+    }
+
+    // ---------------------------------------------------------------- sessions
+
+    fn open(&mut self, key: SessionKey, ctx: &mut Context<Self>) {
+        let opened = self.sessions.open(key.clone()).into_actor(self);
+        ctx.spawn(opened.map(move |opened, monitor, ctx| monitor.opened(key, opened, ctx)));
+    }
+
+    fn opened(&mut self, key: SessionKey, opened: Result<Box<dyn Runner>, OpenFailure>, ctx: &mut Context<Self>) {
+        match opened {
+            Ok(session) => {
+                if self.troubled.remove(&key).is_some() {
+                    tracing::info!(owner = key.owner, node = key.node, "sessions can be opened again");
+                }
+                self.feed(Input::SessionOpened(key.clone()), ctx);
+                self.keep(key, session, ctx);
+            }
+            Err(OpenFailure::Refused { sqlstate, message }) => {
+                tracing::debug!(owner = key.owner, node = key.node, sqlstate, "login refused: {message}");
+                self.feed(Input::SessionRefused { key, sqlstate, message }, ctx);
+            }
+            Err(OpenFailure::Later { message }) => {
+                let failures = self.troubled.entry(key.clone()).or_insert(0);
+                if *failures == 0 {
+                    tracing::warn!(owner = key.owner, node = key.node, "no session could be opened, trying again: {message}");
+                }
+                *failures += 1;
+                let pause = std::time::Duration::from_millis(100 * 2u64.saturating_pow((*failures).min(6))).min(MAX_BACK_OFF);
+                ctx.notify_later(SessionsRetried(key.clone()), pause.mul_f64(0.75 + chance() / 2.0));
+                self.feed(Input::SessionFailed(key), ctx);
+            }
+        }
+    }
+
+    fn keep(&mut self, key: SessionKey, session: Box<dyn Runner>, ctx: &mut Context<Self>) {
+        if self.siding.put(key.clone(), session, &self.settings.sessions) {
+            self.feed(Input::SessionReady(key), ctx);
+        }
+    }
+}
+
+/// The Yard's share of the settings.
+pub fn rules(settings: &Settings) -> Rules {
+    Rules {
+        max_task_executors: settings.limits.max_task_executors,
+        max_pending_sessions: settings.sessions.max_pending,
+        retry: RetryPolicy {
+            delays: settings.retry.delays.clone(),
+            max_retries: settings.retry.max_retries,
+            jitter: settings.retry.jitter,
+            permanent_sqlstates: settings.retry.permanent_sqlstates.clone(),
+        },
+        max_interruptions: settings.retry.max_interruptions,
+    }
+}
+
+/// The NodeLimiter's share of the settings.
+pub fn limits(settings: &Settings) -> crate::model::Limits {
+    let own = |(name, node): (&String, &settings::Node)| Some((name.clone(), node.max_task_executors?));
+    crate::model::Limits {
+        max_task_executors: settings.limits.max_task_executors,
+        max_task_executors_per_node: settings.limits.max_task_executors_per_node,
+        per_node: settings.nodes.iter().filter_map(own).collect(),
+    }
+}
+
+/// A random number from 0 to 1.
+fn chance() -> f64 {
+    f64::from(u32::try_from(uuid::Uuid::new_v4().as_u128() & 0xffff_ffff).unwrap_or(0)) / f64::from(u32::MAX)
+}
+
+impl Actor for Monitor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(SWEEP_EVERY, |monitor, ctx| {
+            for key in monitor.siding.sweep(&monitor.settings.sessions) {
+                monitor.feed(Input::SessionGone(key), ctx);
+            }
+        });
+    }
+}
+
+impl Handler<Wake> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
+        self.feed(Input::Woken, ctx);
+    }
+}
+
+impl Handler<TookOffice> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, office: TookOffice, ctx: &mut Self::Context) {
+        self.office = Some(Office { epoch: office.epoch, token: office.token, tickets: office.tickets });
+        self.feed(Input::TookOffice { resumed: office.resumed, live: office.live }, ctx);
+    }
+}
+
+impl Handler<LostOffice> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, _: LostOffice, ctx: &mut Self::Context) {
+        self.office = None;
+        self.feed(Input::LostOffice, ctx);
+    }
+}
+
+impl Handler<TaskFinished> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, end: TaskFinished, ctx: &mut Self::Context) {
+        if self.executors.get(&end.task).is_none_or(|(attempt, _)| *attempt != end.attempt) {
+            return;
+        }
+        self.forget(end.task);
+        tracing::debug!(task = end.task.0, attempt = end.attempt, "attempt ended");
+        let TaskFinished { task, attempt, outcome, .. } = end;
+        self.feed(Input::Finished { task, attempt, outcome, chance: chance() }, ctx);
+    }
+}
+
+impl Handler<Crashed> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, crash: Crashed, ctx: &mut Self::Context) {
+        if self.executors.get(&crash.task).is_none_or(|(attempt, _)| *attempt != crash.attempt) {
+            return;
+        }
+        tracing::error!(task = crash.task.0, attempt = crash.attempt, "an executor crashed; finding out what became of its attempt");
+        self.executors.remove(&crash.task);
+        if let (Some((task, key)), Some(permit)) = (self.running.remove(&crash.task), crash.permit) {
+            self.execute(task, key, None, permit, ctx);
+        }
+    }
+}
+
+impl Handler<SessionReturned> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, back: SessionReturned, ctx: &mut Self::Context) {
+        self.keep(back.key, back.session, ctx);
+    }
+}
+
+impl Handler<SessionsRetried> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, SessionsRetried(key): SessionsRetried, ctx: &mut Self::Context) {
+        self.feed(Input::SessionsRetried(key), ctx);
+    }
+}
+
+impl Handler<Terminate> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, _: Terminate, ctx: &mut Self::Context) {
+        tracing::info!("terminating: nothing new starts, running tasks have {:?}", self.settings.shutdown.grace);
+        self.feed(Input::Terminate, ctx);
+    }
+}
+
+impl Handler<CancelAll> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, _: CancelAll, ctx: &mut Self::Context) {
+        tracing::info!("cancelling every job that runs here, then leaving");
+        self.feed(Input::CancelAll, ctx);
+    }
+}
+
+impl Handler<Reload> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, Reload(newer): Reload, ctx: &mut Self::Context) {
+        let changes = settings::changes(&self.settings, &newer);
+        let say = |c: &settings::Change| format!("{} = {} (was {})", c.key, c.after, c.before);
+        let (live, restart): (Vec<_>, Vec<_>) = changes.iter().partition(|c| c.reloadable);
+        tracing::info!(
+            "settings reloaded: {}{}",
+            if live.is_empty() { "nothing changed".to_owned() } else { live.into_iter().map(say).collect::<Vec<_>>().join(", ") },
+            if restart.is_empty() {
+                String::new()
+            } else {
+                format!("; needs a restart: {}", restart.into_iter().map(say).collect::<Vec<_>>().join(", "))
+            }
+        );
+        self.settings = self.settings.reloaded(&newer);
+        self.colleagues.limits.do_send(SetLimits(limits(&self.settings)));
+        self.colleagues.publish.do_send(Publish(Box::new(self.settings.clone())));
+        (self.colleagues.reloaded)(&self.settings);
+        self.feed(Input::Reloaded(rules(&self.settings)), ctx);
+    }
+}
+
+impl Handler<GetSnapshot> for Monitor {
+    type Result = MessageResult<GetSnapshot>;
+
+    fn handle(&mut self, _: GetSnapshot, _: &mut Self::Context) -> Self::Result {
+        let mut running: Vec<TaskId> = self.yard.running().collect();
+        running.sort_unstable();
+        MessageResult(Snapshot {
+            epoch: self.office.as_ref().map(|o| o.epoch),
+            mode: self.yard.mode(),
+            running,
+            unsettled: self.yard.unsettled(),
+            idle_sessions: self.yard.idle_sessions(),
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Where ready sessions wait for work. The Yard counts them; this holds them, and says which are past their bounds.
+
+use std::collections::HashMap;
+
+use actix::Message;
+use tokio::time::Instant;
+
+use super::runner::Runner;
+use crate::model::SessionKey;
+use crate::settings;
+
+/// An Executor is done with a session that can be lent again. Precedes its `TaskFinished`.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct SessionReturned {
+    /// Where it is logged in, and as whom.
+    pub key: SessionKey,
+    /// The session.
+    pub session: Box<dyn Runner>,
+}
+
+struct Waiting {
+    session: Box<dyn Runner>,
+    since: Instant,
+}
+
+/// Sessions that wait for work, by key.
+#[derive(Default)]
+pub struct Siding {
+    waiting: HashMap<SessionKey, Vec<Waiting>>,
+}
+
+impl Siding {
+    /// Takes a session in, unless it may not be lent again. Says whether it did.
+    pub fn put(&mut self, key: SessionKey, session: Box<dyn Runner>, rules: &settings::Sessions) -> bool {
+        let fresh = session.uses() == 0;
+        let worn = session.uses() >= rules.max_uses || session.opened_at().elapsed() >= rules.max_age;
+        if !session.is_reusable() || !fresh && (worn || !rules.reuse) {
+            return false;
+        }
+        self.waiting.entry(key).or_default().push(Waiting { session, since: Instant::now() });
+        true
+    }
+
+    /// Lends the session that waited shortest, so that superfluous ones grow old and are closed.
+    pub fn take(&mut self, key: &SessionKey) -> Option<Box<dyn Runner>> {
+        let stack = self.waiting.get_mut(key)?;
+        let session = stack.pop().map(|w| w.session);
+        if stack.is_empty() {
+            self.waiting.remove(key);
+        }
+        session
+    }
+
+    /// Closes sessions that waited too long, grew too old or have ended by themselves. Names the key of each.
+    pub fn sweep(&mut self, rules: &settings::Sessions) -> Vec<SessionKey> {
+        let mut gone = Vec::new();
+        self.waiting.retain(|key, stack| {
+            stack.retain(|w| {
+                let keep = w.session.is_reusable()
+                    && w.since.elapsed() < rules.max_idle
+                    && w.session.opened_at().elapsed() < rules.max_age;
+                if !keep {
+                    gone.push(key.clone());
+                }
+                keep
+            });
+            !stack.is_empty()
+        });
+        gone
+    }
+}
