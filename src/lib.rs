@@ -3,4 +3,5 @@
 //! Three ideas carry the crate: the database remembers, the Monitor decides, the Executors act.
 //! `ARCHITECTURE.md` has the floors, the invariants and a walk from `INSERT` to `done`.
 
+pub mod db;
 pub mod model;

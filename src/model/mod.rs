@@ -7,8 +7,10 @@ pub mod ids;
 pub mod lane;
 pub mod status;
 pub mod task;
+pub mod transcript;
 
 pub use ids::{Epoch, JobId, LaneId, TaskId};
 pub use lane::{Lane, QueueKey, SessionKey};
 pub use status::{JobStatus, TaskStatus};
 pub use task::{Backend, ClaimedTask, Ending, Outcome, Settlement};
+pub use transcript::{Report, Transcript};
