@@ -3,6 +3,8 @@
 //! Three ideas carry the crate: the database remembers, the Monitor decides, the Executors act.
 //! `ARCHITECTURE.md` has the floors, the invariants and a walk from `INSERT` to `done`.
 
+pub mod actors;
+pub mod app;
 pub mod cluster;
 pub mod db;
 pub mod jobfile;

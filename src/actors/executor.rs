@@ -17,7 +17,7 @@ use super::runner::Runner;
 use super::siding::SessionReturned;
 use crate::db::{AttemptEnd, AttemptName, Completion, Order};
 use crate::messages::{
-    AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, Resolve, Resolved, SlotPermit, TaskFinished,
+    AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, Resolve, Resolved, SlotPermit, TaskFinished, TaskLeft,
 };
 use crate::model::{Backend, ClaimedTask, Outcome, SessionKey};
 use crate::sql::{self, Inspection};
@@ -35,6 +35,8 @@ const REFUSED: &str = "0A000";
 pub struct Peers {
     /// Hears the outcome.
     pub finished: Recipient<TaskFinished>,
+    /// Hears that an attempt was left to whoever holds office next.
+    pub left: Recipient<TaskLeft>,
     /// Hears of a panic.
     pub crashed: Recipient<Crashed>,
     /// Takes the session back.
@@ -166,7 +168,7 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
         Ended::Certain(outcome) => Some(outcome),
         Ended::Doubt { fatal, message, own } => tokio::select! {
             outcome = run.resolve(fatal, message, own, server_started) => outcome,
-            () = abandoned(&mut nudges) => None,
+            () = run.let_go(&mut nudges, backend) => None,
         },
     };
     // The slots go back before anybody hears of the end, so that the next round finds them free.
@@ -174,15 +176,9 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
     if let Some(session) = reusable {
         peers.returned.do_send(SessionReturned { key: assignment.key, session });
     }
-    if let Some(outcome) = outcome {
-        peers.finished.do_send(TaskFinished { task, attempt, outcome, backend });
-    }
-}
-
-async fn abandoned(nudges: &mut watch::Receiver<Nudge>) {
-    if nudges.wait_for(|n| *n == Nudge::Abandon).await.is_err() {
-        // The Executor itself is gone, and this future with it.
-        std::future::pending::<()>().await;
+    match outcome {
+        Some(outcome) => peers.finished.do_send(TaskFinished { task, attempt, outcome, backend }),
+        None => peers.left.do_send(TaskLeft { task, attempt }),
     }
 }
 
@@ -331,6 +327,22 @@ impl Run<'_> {
             }
             Resolved::Unknown => return None,
         })
+    }
+
+    /// Hears nudges while the attempt's end is being found out. Cancel ends its backend, which the resolution then
+    /// sees; when the service leaves, the attempt is left as it is: the next start finds out.
+    async fn let_go(&self, nudges: &mut watch::Receiver<Nudge>, backend: Option<Backend>) {
+        let mut heard = Nudge::None;
+        loop {
+            // An error means that the Executor itself is gone, and this future with it.
+            let Ok(nudge) = nudges.wait_for(|n| *n > heard).await.map(|n| *n) else { return };
+            heard = nudge;
+            match (nudge, backend) {
+                (Nudge::Interrupt | Nudge::Abandon, _) => return,
+                (Nudge::Cancel, Some(backend)) => self.end(backend),
+                (Nudge::Cancel | Nudge::None, _) => {}
+            }
+        }
     }
 
     /// May the command have run outside a transaction?

@@ -9,6 +9,7 @@ pub mod ledger;
 pub mod monitor;
 pub mod node_limiter;
 pub mod runner;
+pub mod sessions;
 pub mod siding;
 pub mod signals;
 pub mod waker;

@@ -15,7 +15,7 @@ use crate::db::Completion;
 use crate::messages::{
     AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot, InterruptTask,
     LostOffice, Publish, Reload, RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant,
-    Snapshot, TaskFinished, Terminate, TicketMaker, TookOffice, TurnError, Wake, WakeAt,
+    Snapshot, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice, TurnError, Wake, WakeAt,
 };
 use crate::model::yard::{Answer, Effect, Input, Rules, Seat, Want, Yard};
 use crate::model::{ClaimedTask, Epoch, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
@@ -70,6 +70,8 @@ pub struct Monitor {
     siding: Siding,
     /// The permits granted for the wants of the round under way, by want.
     granted: HashMap<usize, SlotPermit>,
+    /// Counts turns: an answer to an earlier one than the last is stale.
+    turn_number: u64,
     /// The offers of the round under way.
     places: Vec<Option<Place>>,
     executors: HashMap<TaskId, (i32, Addr<Executor>)>,
@@ -95,6 +97,7 @@ impl Monitor {
             sessions,
             siding: Siding::default(),
             granted: HashMap::new(),
+            turn_number: 0,
             places: Vec::new(),
             executors: HashMap::new(),
             running: HashMap::new(),
@@ -169,8 +172,13 @@ impl Monitor {
             let place = self.granted.remove(&seat.want).map(|permit| Place { permit, session, key: seat.key });
             self.places.push(place);
         }
+        self.turn_number += 1;
+        let number = self.turn_number;
         let taken = self.colleagues.turns.send(RunTurn(turn)).into_actor(self);
-        ctx.spawn(taken.map(|answer, monitor, ctx| {
+        ctx.spawn(taken.map(move |answer, monitor, ctx| {
+            if number != monitor.turn_number {
+                return;
+            }
             let input = match answer {
                 Ok(Ok(reply)) => Input::TurnTaken(Box::new(reply)),
                 Ok(Err(error)) => {
@@ -216,6 +224,7 @@ impl Monitor {
             Completion { epoch: office.epoch, token: office.token, ticket: (office.tickets.0)(&task, &key.owner) };
         let peers = Peers {
             finished: ctx.address().recipient(),
+            left: ctx.address().recipient(),
             crashed: ctx.address().recipient(),
             returned: ctx.address().recipient(),
             resolve: self.colleagues.resolve.clone(),
@@ -234,10 +243,14 @@ impl Monitor {
         let key = SessionKey { node: live.node, owner };
         let task = live.claimed;
         tracing::info!(job = task.job.0, task = task.task.0, attempt = task.attempt, "outcome unknown: finding out");
+        let (id, cancelling) = (task.task, live.cancelling);
         let asked = self.colleagues.adopt.send(AdoptSlots(vec![live.nodes])).into_actor(self);
         ctx.spawn(asked.map(move |permits, monitor, ctx| {
             if let Some(permit) = permits.ok().and_then(|mut p| p.pop()) {
                 monitor.execute(task, key, None, permit, ctx);
+                if cancelling {
+                    monitor.tell(id, CancelTask { grace: monitor.settings.cancel.grace });
+                }
             }
         }));
     }
@@ -361,6 +374,7 @@ impl Handler<LostOffice> for Monitor {
 
     fn handle(&mut self, _: LostOffice, ctx: &mut Self::Context) {
         self.office = None;
+        self.turn_number += 1;
         self.feed(Input::LostOffice, ctx);
     }
 }
@@ -376,6 +390,18 @@ impl Handler<TaskFinished> for Monitor {
         tracing::debug!(task = end.task.0, attempt = end.attempt, "attempt ended");
         let TaskFinished { task, attempt, outcome, .. } = end;
         self.feed(Input::Finished { task, attempt, outcome, chance: chance() }, ctx);
+    }
+}
+
+impl Handler<TaskLeft> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, left: TaskLeft, ctx: &mut Self::Context) {
+        if self.executors.get(&left.task).is_none_or(|(attempt, _)| *attempt != left.attempt) {
+            return;
+        }
+        self.forget(left.task);
+        self.feed(Input::Left { task: left.task, attempt: left.attempt }, ctx);
     }
 }
 

@@ -8,7 +8,7 @@ use crate::db::{AttemptEnd, Completion, Order, Session};
 use crate::model::{Backend, SessionKey};
 
 /// A session that logged in as an owner.
-pub trait Runner: 'static {
+pub trait Runner: Send + 'static {
     /// The server process behind it.
     fn backend(&self) -> Backend;
     /// When its server was started.

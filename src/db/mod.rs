@@ -1,7 +1,37 @@
-//! All SQL of the service: connections, migrations, owners' sessions, completion records, the catalog.
+//! All SQL, sessions and migrations. Knows the model; knows neither actors nor messages.
+//!
+//! The service's own connections: [`connect`] opens them, [`migrate`] brings the catalog up to date, [`listen`] hears
+//! hints, [`catalog`] is the leader's work, sent by [`pipeline`]s.
+//!
+//! Owners' sessions, bottom up: [`target`] says where a node is and dials it; [`report`] reads error fields;
+//! [`frames`] cuts the server's byte stream into messages and filters it into [`replies`]; [`tap`] puts that
+//! between the socket and tokio-postgres; [`login`] opens a session; [`session`] runs an attempt in it; [`verdict`]
+//! says from the replies how it ended; [`cancel`] interrupts it. [`record`] is the ticket of the completion record.
 
+pub mod attempt;
+pub mod bootstrap;
+pub mod cancel;
 pub mod catalog;
 pub mod connect;
 pub mod error;
+pub mod frames;
+pub mod listen;
+pub mod login;
 pub mod migrate;
+pub mod passwords;
 pub mod pipeline;
+pub mod record;
+pub mod replies;
+pub mod report;
+pub mod session;
+pub mod tap;
+pub mod target;
+pub mod verdict;
+
+pub use attempt::{AttemptEnd, AttemptName, Completion, Order};
+pub use cancel::Canceller;
+pub use error::DbError;
+pub use login::{OpenError, open};
+pub use record::TicketKeys;
+pub use session::Session;
+pub use target::{Target, TargetError};

@@ -44,6 +44,16 @@ pub struct TaskFinished {
     pub backend: Option<Backend>,
 }
 
+/// The Executor let go of an attempt that goes on without it: whoever holds office next finds out what became of it.
+#[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]
+#[rtype(result = "()")]
+pub struct TaskLeft {
+    /// The task.
+    pub task: TaskId,
+    /// The attempt.
+    pub attempt: i32,
+}
+
 /// An Executor ended without a word (a panic): the attempt is in doubt and its slots are still taken.
 #[derive(Message, Debug)]
 #[rtype(result = "()")]

@@ -137,6 +137,13 @@ pub enum Input {
         /// Randomness for the jitter.
         chance: f64,
     },
+    /// An attempt was left to whoever holds office next; the catalog holds it alive.
+    Left {
+        /// The task.
+        task: TaskId,
+        /// The attempt.
+        attempt: i32,
+    },
     /// A session became ready: opened, or returned by an Executor.
     SessionReady(SessionKey),
     /// An opening ended well; a `SessionReady` accompanies it.
@@ -312,6 +319,11 @@ impl Yard {
             Input::TurnTaken(reply) => self.turn_taken(*reply, &mut effects),
             Input::TurnFailed { in_doubt } => self.turn_failed(in_doubt, &mut effects),
             Input::Finished { task, attempt, outcome, chance } => self.finished(task, attempt, outcome, chance),
+            Input::Left { task, attempt } => {
+                if self.running.get(&task).is_some_and(|r| r.task.attempt == attempt) {
+                    self.running.remove(&task);
+                }
+            }
             Input::SessionReady(key) => self.sessions.ready(key),
             Input::SessionOpened(key) => self.sessions.opened(&key),
             Input::SessionRefused { key, sqlstate, message } => self.sessions.refused(key, sqlstate, message),

@@ -36,7 +36,7 @@ const LOCK: &str = "LOCK TABLE yardmaster.leadership IN EXCLUSIVE MODE";
 
 const TAKE: &str = "
 WITH taken AS (
-    UPDATE yardmaster.leader SET epoch = epoch + 1, token = $1, instance = $2, backends = $3, since = now() RETURNING epoch
+    UPDATE yardmaster.leader SET epoch = epoch + 1, token = $1, instance = $2, since = now() RETURNING epoch
 )
 UPDATE yardmaster.leader_renewal r SET epoch = t.epoch, renewed_at = clock_timestamp() FROM taken t RETURNING r.epoch";
 
@@ -59,13 +59,13 @@ pub async fn lock(client: &Client) -> Result<(), DbError> {
     client.batch_execute(LOCK).await.map_err(DbError::postgres("wait for the leadership lock"))
 }
 
-/// Takes office: every earlier epoch is over from the commit on. `backends` are this process's own.
+/// Takes office: every earlier epoch is over from the commit on.
 ///
 /// # Errors
 /// When the statement fails; no office is held then.
-pub async fn take_office(client: &Client, instance: &str, backends: &[i32]) -> Result<Office, DbError> {
+pub async fn take_office(client: &Client, instance: &str) -> Result<Office, DbError> {
     let token = Uuid::new_v4();
-    let row = client.query_one(TAKE, &[&token, &instance, &backends]).await.map_err(DbError::postgres("take office"))?;
+    let row = client.query_one(TAKE, &[&token, &instance]).await.map_err(DbError::postgres("take office"))?;
     Ok(Office { epoch: Epoch(row.get(0)), token })
 }
 

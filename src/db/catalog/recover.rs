@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use super::super::error::DbError;
+use super::super::record::TicketKeys;
 use super::leadership::Office;
 use crate::model::{Backend, ClaimedTask};
 
@@ -55,6 +56,8 @@ SELECT count(*) FROM yardmaster.task_state s, yardmaster.task_state mine
 
 const SERVER_STARTED: &str = "SELECT pg_postmaster_start_time()";
 
+const TICKET_KEYS: &str = "SELECT s.inner_key, s.outer_key FROM yardmaster.secret s";
+
 /// The statements of this family, for the test that prepares them all.
 pub const STATEMENTS: &[(&str, &str)] = &[
     ("READ", READ),
@@ -63,6 +66,7 @@ pub const STATEMENTS: &[(&str, &str)] = &[
     ("TERMINATE", TERMINATE),
     ("NEWER", NEWER),
     ("SERVER_STARTED", SERVER_STARTED),
+    ("TICKET_KEYS", TICKET_KEYS),
 ];
 
 /// How often a backend is looked at while its end is awaited.
@@ -131,6 +135,15 @@ pub async fn resolve(
 pub async fn server_started(client: &Client) -> Result<jiff::Timestamp, DbError> {
     let row = client.query_one(SERVER_STARTED, &[]).await.map_err(DbError::postgres("ask when the server started"))?;
     Ok(row.get(0))
+}
+
+/// The keys that make the tickets of this catalog.
+///
+/// # Errors
+/// When they cannot be read, or are not what a migration makes.
+pub async fn ticket_keys(client: &Client) -> Result<TicketKeys, DbError> {
+    let row = client.query_one(TICKET_KEYS, &[]).await.map_err(DbError::postgres("read the ticket keys"))?;
+    TicketKeys::new(row.get(0), row.get(1)).map_err(|e| DbError::Unsuitable(e.to_string()))
 }
 
 /// Ends a backend if it is still the one that is meant; does not wait for its end.

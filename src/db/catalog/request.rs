@@ -3,6 +3,11 @@
 //! Each statement takes arrays, changes tasks and counters, and is harmless when repeated: a job that has ended is not
 //! cancelled again, a task that is not badly ended is not retried.
 
+use tokio_postgres::Client;
+
+use super::super::error::DbError;
+use crate::model::JobId;
+
 /// Cancels jobs (`$1`): tasks that are not running are cancelled at once, running ones become cancelling.
 /// Answers the live tasks. Wants `task_state_job`.
 pub const CANCEL_JOBS: &str = "
@@ -126,3 +131,19 @@ UPDATE yardmaster.request r
                                     format('task %s does not exist', r.task_id)) END
   FROM yardmaster.job_state j
  WHERE r.request_id = ANY ($1) AND j.job_id = r.job_id AND r.handled_at IS NULL";
+
+const ASK_CANCEL: &str = "
+INSERT INTO yardmaster.request (kind, job_id) SELECT 'job_cancel', j FROM unnest($1::bigint[]) j";
+
+/// The statements of this family that are not part of a turn, for the test that prepares them all.
+pub const STATEMENTS: &[(&str, &str)] = &[("ASK_CANCEL", ASK_CANCEL)];
+
+/// Asks for the cancellation of jobs, as `job_cancel` does.
+///
+/// # Errors
+/// When the statement fails; nothing was asked then.
+pub async fn ask_cancel(client: &Client, jobs: &[JobId]) -> Result<(), DbError> {
+    let ids: Vec<i64> = jobs.iter().map(|j| j.0).collect();
+    client.execute(ASK_CANCEL, &[&ids]).await.map_err(DbError::postgres("ask for cancellation"))?;
+    Ok(())
+}

@@ -63,7 +63,7 @@ statements! {
 
 /// Every statement of the catalog with its name, for the test that prepares them all.
 pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
-    let families = [OWN, super::leadership::STATEMENTS, super::publish::STATEMENTS, super::recover::STATEMENTS];
+    let families = [OWN, super::leadership::STATEMENTS, super::publish::STATEMENTS, super::recover::STATEMENTS, request::STATEMENTS];
     families.into_iter().flatten().copied().collect()
 }
 
@@ -120,6 +120,11 @@ impl Catalog {
     /// The office these turns are taken in.
     pub fn office(&self) -> Office {
         self.office
+    }
+
+    /// Has the connection ended?
+    pub fn is_closed(&self) -> bool {
+        self.client.is_closed()
     }
 
     /// The attempts that the catalog holds to be alive.

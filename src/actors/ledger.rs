@@ -1,0 +1,428 @@
+//! The one actor that reads and writes the catalog.
+//!
+//! It holds the office: a loop that connects, waits for the lock, takes office, and then takes turns one by one until
+//! the connection, the lock or the office is lost; then again, for ever. An outage is logged once at its start and once at
+//! its end. Resolving lost attempts runs beside the turns, on a control connection.
+//!
+//! ```text
+//!   connect ─▶ migrate ─▶ lock (standby) ─▶ take office, or resume it ─▶ TookOffice ─▶ turns · renewals
+//!      ▲                                                                                │
+//!      └────────────── back-off ◀── connection lost (in doubt) · fenced (LostOffice) ◀──┘
+//! ```
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture, WrapFuture};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+use tokio_postgres::{Client, Config};
+
+use crate::db::catalog::leadership::{self, Office};
+use crate::db::catalog::publish::{self, PublishedNode};
+use crate::db::catalog::recover::{self, Resolution};
+use crate::db::catalog::{Catalog, request};
+use crate::db::connect::{self, Purpose};
+use crate::db::{AttemptName, DbError, TicketKeys, migrate};
+use crate::messages::{
+    EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker, TookOffice, TurnError,
+};
+use crate::model::{Turn, TurnReply};
+use crate::settings::Settings;
+
+/// How long a turn may take before its connection is given up: more than the server's own statement timeout.
+const TURN_LIMIT: Duration = Duration::from_secs(20);
+/// How long an attempt's resolution pauses after a failure.
+const RESOLVE_AGAIN: Duration = Duration::from_millis(250);
+/// The longest pause between two attempts to reach home.
+const MAX_BACK_OFF: Duration = Duration::from_secs(5);
+
+type Answer = oneshot::Sender<Result<TurnReply, TurnError>>;
+
+/// What the office gives to those who work beside the turns.
+#[derive(Clone)]
+struct Desk {
+    control: Rc<Client>,
+    office: Office,
+}
+
+/// Reads and writes the catalog.
+pub struct Ledger {
+    turns: mpsc::Sender<(Turn, Answer)>,
+    desk: watch::Receiver<Option<Desk>>,
+    release: watch::Sender<bool>,
+    released: watch::Receiver<bool>,
+    settings: watch::Sender<Settings>,
+    fatal: Rc<dyn Fn(DbError)>,
+    keeper: Option<Keeper>,
+}
+
+/// Whom the Ledger tells.
+#[derive(Clone)]
+pub struct Superiors {
+    /// Hears that this process decides.
+    pub took: Recipient<TookOffice>,
+    /// Hears that it does not any more.
+    pub lost: Recipient<LostOffice>,
+    /// Hears what ends the process: a catalog that is not for us, two homes.
+    pub fatal: Rc<dyn Fn(DbError)>,
+    /// Hears when the catalog was reached for the first time.
+    pub reached: Rc<dyn Fn()>,
+}
+
+impl Ledger {
+    /// A Ledger of the catalog in the database that `config` names.
+    pub fn new(config: Config, settings: Settings, superiors: Superiors) -> Ledger {
+        // One turn at a time: the Monitor waits for each. One place is enough, and a bound.
+        let (turns, queue) = mpsc::channel(1);
+        let (desk_sender, desk) = watch::channel(None);
+        let (release, releasing) = watch::channel(false);
+        let (released_sender, released) = watch::channel(false);
+        let (settings, current) = watch::channel(settings);
+        let fatal = Rc::clone(&superiors.fatal);
+        let keeper = Keeper {
+            config,
+            settings: current,
+            superiors,
+            turns: queue,
+            desk: desk_sender,
+            releasing,
+            released: released_sender,
+            held: None,
+        };
+        Ledger { turns, desk, release, released, settings, fatal, keeper: Some(keeper) }
+    }
+}
+
+impl Actor for Ledger {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        if let Some(keeper) = self.keeper.take() {
+            ctx.spawn(keeper.keep().into_actor(self));
+        }
+    }
+}
+
+impl Handler<RunTurn> for Ledger {
+    type Result = ResponseFuture<Result<TurnReply, TurnError>>;
+
+    fn handle(&mut self, RunTurn(turn): RunTurn, _: &mut Self::Context) -> Self::Result {
+        let (turns, in_office) = (self.turns.clone(), self.desk.borrow().is_some());
+        Box::pin(async move {
+            if !in_office {
+                return Err(TurnError::NoOffice);
+            }
+            let (answer, answered) = oneshot::channel();
+            turns.send((turn, answer)).await.map_err(|_| TurnError::NoOffice)?;
+            answered.await.unwrap_or_else(|_| Err(TurnError::Doubt("the office ended".to_owned())))
+        })
+    }
+}
+
+impl Handler<Resolve> for Ledger {
+    type Result = ResponseFuture<Resolved>;
+
+    fn handle(&mut self, resolve: Resolve, _: &mut Self::Context) -> Self::Result {
+        let mut desk = self.desk.clone();
+        let epoch = self.desk.borrow().as_ref().map(|d| d.office);
+        let fatal = Rc::clone(&self.fatal);
+        Box::pin(async move {
+            let mut told = false;
+            loop {
+                let Ok(at) = desk.wait_for(Option::is_some).await.map(|d| (*d).clone()) else { return Resolved::Unknown };
+                let Some(Desk { control, office }) = at else { continue };
+                if epoch.is_some_and(|e| e != office) {
+                    return Resolved::Unknown;
+                }
+                match recover::resolve(&control, office, &resolve.task, resolve.patience).await {
+                    Ok(Resolution::Committed) => return Resolved::Committed,
+                    Ok(Resolution::Revoked) => {
+                        let server_started = recover::server_started(&control).await.ok();
+                        return Resolved::Revoked { server_started };
+                    }
+                    Err(e @ DbError::Unsuitable(_)) => {
+                        tracing::error!("{e}");
+                        fatal(e);
+                        return Resolved::Unknown;
+                    }
+                    Err(e) => {
+                        if !told && !e.is_transient() {
+                            tracing::warn!(task = resolve.task.task.0, "outcome unknown, trying again: {e}");
+                            told = true;
+                        }
+                        tokio::time::sleep(RESOLVE_AGAIN).await;
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl Handler<EndBackend> for Ledger {
+    type Result = ();
+
+    fn handle(&mut self, EndBackend(backend): EndBackend, ctx: &mut Self::Context) {
+        let Some(Desk { control, .. }) = self.desk.borrow().clone() else { return };
+        let ending = async move {
+            if let Err(e) = recover::terminate(&control, backend).await {
+                tracing::warn!(pid = backend.pid, "{e}");
+            }
+        };
+        ctx.spawn(ending.into_actor(self));
+    }
+}
+
+impl Handler<RequestCancel> for Ledger {
+    type Result = ResponseFuture<bool>;
+
+    fn handle(&mut self, RequestCancel(jobs): RequestCancel, _: &mut Self::Context) -> Self::Result {
+        let desk = self.desk.borrow().clone();
+        Box::pin(async move {
+            let Some(Desk { control, .. }) = desk else { return false };
+            let asked = request::ask_cancel(&control, &jobs).await;
+            asked.inspect_err(|e| tracing::error!("{e}")).is_ok()
+        })
+    }
+}
+
+impl Handler<Publish> for Ledger {
+    type Result = ();
+
+    fn handle(&mut self, Publish(settings): Publish, ctx: &mut Self::Context) {
+        self.settings.send_replace((*settings).clone());
+        let Some(Desk { control, .. }) = self.desk.borrow().clone() else { return };
+        let publishing = async move {
+            if let Err(e) = publish_settings(&control, &settings).await {
+                tracing::warn!("{e}");
+            }
+        };
+        ctx.spawn(publishing.into_actor(self));
+    }
+}
+
+impl Handler<Release> for Ledger {
+    type Result = ResponseFuture<()>;
+
+    fn handle(&mut self, _: Release, _: &mut Self::Context) -> Self::Result {
+        self.release.send_replace(true);
+        let mut released = self.released.clone();
+        Box::pin(async move {
+            let _ = released.wait_for(|r| *r).await;
+        })
+    }
+}
+
+/// Keeps the office: the loop behind the actor.
+struct Keeper {
+    config: Config,
+    settings: watch::Receiver<Settings>,
+    superiors: Superiors,
+    turns: mpsc::Receiver<(Turn, Answer)>,
+    desk: watch::Sender<Option<Desk>>,
+    releasing: watch::Receiver<bool>,
+    released: watch::Sender<bool>,
+    /// The office held before the connection was lost.
+    held: Option<Office>,
+}
+
+/// How a term ended without a failure.
+enum Term {
+    Released,
+    Fenced,
+}
+
+impl Keeper {
+    async fn keep(mut self) {
+        let mut outage: Option<Instant> = None;
+        let mut back_off = Duration::from_millis(100);
+        let mut releasing = self.releasing.clone();
+        loop {
+            let term = tokio::select! {
+                term = self.term(&mut outage, &mut back_off) => term,
+                _ = releasing.wait_for(|r| *r) => Ok(Term::Released),
+            };
+            self.desk.send_replace(None);
+            // Whoever waits for a turn learns that the office is over.
+            while let Ok((_, answer)) = self.turns.try_recv() {
+                let _ = answer.send(Err(TurnError::Doubt("the office ended".to_owned())));
+            }
+            match term {
+                Ok(Term::Released) => {
+                    self.released.send_replace(true);
+                    return;
+                }
+                Ok(Term::Fenced) => {
+                    tracing::warn!("another leader has taken office; standing by");
+                    self.held = None;
+                    self.superiors.lost.do_send(LostOffice);
+                }
+                Err(DbError::Unsuitable(text)) => {
+                    (self.superiors.fatal)(DbError::Unsuitable(text));
+                    return;
+                }
+                Err(e) => {
+                    if outage.is_none() {
+                        tracing::warn!("home is not usable, trying again until it is: {e}");
+                        outage = Some(Instant::now());
+                    }
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(back_off.mul_f64(0.75 + jitter() / 2.0)) => {}
+                _ = releasing.wait_for(|r| *r) => {}
+            }
+            back_off = (back_off * 2).min(MAX_BACK_OFF);
+        }
+    }
+
+    /// One term: from connecting to whatever ends it.
+    async fn term(&mut self, outage: &mut Option<Instant>, back_off: &mut Duration) -> Result<Term, DbError> {
+        migrate::migrate(&self.config).await?;
+        let (lock, mut lock_ended) = connect::connect(&self.config, Purpose::Lock).await?;
+        (self.superiors.reached)();
+        if let Some(since) = outage.take() {
+            tracing::info!("home is back after {:.1?}", since.elapsed());
+        }
+        *back_off = Duration::from_millis(100);
+        self.wait_for_lock(&lock).await?;
+
+        let (turn_client, _) = connect::connect(&self.config, Purpose::Turns).await?;
+        let (control, _) = connect::connect(&self.config, Purpose::Control).await?;
+        let (renewals, _) = connect::connect(&self.config, Purpose::Control).await?;
+        let instance = self.settings.borrow().instance_name.clone();
+        let resumed = match self.held {
+            Some(office) if leadership::renew(&renewals, office).await? => Some(office),
+            Some(_) => {
+                // Somebody held office meanwhile: what runs here is over before the new term begins.
+                self.held = None;
+                self.superiors.lost.do_send(LostOffice);
+                None
+            }
+            None => None,
+        };
+        let office = match resumed {
+            Some(office) => office,
+            None => leadership::take_office(&renewals, &instance).await?,
+        };
+        self.held = Some(office);
+        let published = self.settings.borrow().clone();
+        publish_settings(&control, &published).await?;
+        let keys = recover::ticket_keys(&control).await?;
+        let mut catalog = Catalog::new(turn_client, office).await?;
+        let live = catalog.live().await?;
+        tracing::info!(epoch = office.epoch.0, instance, "{}", if resumed.is_some() { "office resumed" } else { "office taken" });
+        self.desk.send_replace(Some(Desk { control: Rc::new(control), office }));
+        self.superiors.took.do_send(TookOffice {
+            epoch: office.epoch,
+            token: office.token,
+            resumed: resumed.is_some(),
+            live,
+            tickets: tickets(keys),
+        });
+        self.serve(&mut catalog, &renewals, &mut lock_ended).await
+    }
+
+    async fn wait_for_lock(&self, lock: &Client) -> Result<(), DbError> {
+        let waiting = leadership::lock(lock);
+        tokio::pin!(waiting);
+        match tokio::time::timeout(Duration::from_millis(200), &mut waiting).await {
+            Ok(locked) => locked,
+            Err(_) => {
+                tracing::info!("another instance leads; standing by");
+                waiting.await
+            }
+        }
+    }
+
+    /// Takes turns and renews until something ends the term.
+    async fn serve(
+        &mut self,
+        catalog: &mut Catalog,
+        renewals: &Client,
+        lock_ended: &mut mpsc::Receiver<()>,
+    ) -> Result<Term, DbError> {
+        let mut renew = tokio::time::interval(leadership::RENEW_EVERY);
+        let mut renewed = Instant::now();
+        loop {
+            tokio::select! {
+                biased;
+                // The channel yields hints and ends with the connection.
+                ended = lock_ended.recv() => if ended.is_none() {
+                    return Err(DbError::Unreachable {
+                        place: connect::place(&self.config),
+                        reason: "the connection that holds the leadership lock ended".to_owned(),
+                    });
+                },
+                _ = renew.tick() => {
+                    let answer = tokio::time::timeout(leadership::RENEW_EVERY, leadership::renew(renewals, catalog.office())).await;
+                    match answer {
+                        Ok(Ok(true)) => renewed = Instant::now(),
+                        Ok(Ok(false)) => return Ok(Term::Fenced),
+                        Ok(Err(e)) if renewals.is_closed() => return Err(e),
+                        Ok(Err(_)) | Err(_) if renewed.elapsed() < leadership::DOUBT_AFTER => {}
+                        Ok(Err(e)) => return Err(e),
+                        Err(_) => return Err(DbError::Timeout { context: "renew the office", seconds: 6 }),
+                    }
+                }
+                turn = self.turns.recv() => {
+                    let Some((turn, answer)) = turn else { return Ok(Term::Released) };
+                    match tokio::time::timeout(TURN_LIMIT, catalog.take(&turn)).await {
+                        Ok(Ok(reply)) => drop(answer.send(Ok(reply))),
+                        Ok(Err(DbError::Deposed(epoch))) => {
+                            let _ = answer.send(Err(TurnError::Doubt(format!("epoch {epoch} is over"))));
+                            return Ok(Term::Fenced);
+                        }
+                        Ok(Err(e)) if e.sqlstate().is_some() && !catalog.is_closed() => {
+                            tracing::error!("a turn was refused: {e}");
+                            let _ = answer.send(Err(TurnError::Refused(e.to_string())));
+                            if e.is_transient() {
+                                return Err(e);
+                            }
+                            // What refuses one turn refuses the next: look at it again with a pause in between.
+                            tokio::time::sleep(Duration::from_millis(500)).await;
+                        }
+                        Ok(Err(e)) => {
+                            let _ = answer.send(Err(TurnError::Doubt(e.to_string())));
+                            return Err(e);
+                        }
+                        Err(_) => {
+                            let error = DbError::Timeout { context: "take a turn", seconds: TURN_LIMIT.as_secs() };
+                            let _ = answer.send(Err(TurnError::Doubt(error.to_string())));
+                            return Err(error);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn tickets(keys: TicketKeys) -> TicketMaker {
+    TicketMaker(Arc::new(move |task, owner| keys.ticket(&AttemptName::from(task), owner)))
+}
+
+async fn publish_settings(control: &Client, settings: &Settings) -> Result<(), DbError> {
+    let default = settings.limits.max_task_executors_per_node;
+    let nodes: Vec<PublishedNode> = settings
+        .nodes
+        .iter()
+        .map(|(name, node)| PublishedNode {
+            name: name.clone(),
+            max_task_executors: i32::try_from(node.max_task_executors.unwrap_or(default)).unwrap_or(i32::MAX),
+            max_tracked_tasks: node.max_tracked_tasks.map(|n| i32::try_from(n).unwrap_or(i32::MAX)),
+        })
+        .collect();
+    let pairs = [
+        ("allow_superuser_owners", settings.allow_superuser_owners.to_string()),
+        ("max_task_executors", settings.limits.max_task_executors.to_string()),
+        ("max_task_executors_per_node", default.to_string()),
+        ("wait.max_sql", format!("{} milliseconds", settings.wait.max_sql.as_millis())),
+    ];
+    publish::publish(control, &nodes, &pairs).await
+}
+
+fn jitter() -> f64 {
+    f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 255.0
+}

@@ -1,0 +1,84 @@
+//! Opens owners' sessions: knows where nodes are and how owners prove who they are.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+
+use super::runner::{OpenFailure, Runner, SessionSource};
+use crate::db::{OpenError, Target, open, passwords};
+use crate::model::SessionKey;
+use crate::settings::Settings;
+
+/// The prefix of the environment variables that hold owners' passwords: `YARDMASTER_PASSWORD_ALICE`.
+const PASSWORD_VARIABLE: &str = "YARDMASTER_PASSWORD_";
+
+/// The real source of sessions.
+pub struct DbSessions {
+    home_url: String,
+    settings: RefCell<Rc<Settings>>,
+}
+
+impl DbSessions {
+    /// Sessions at home are opened where `home_url` leads, as other roles.
+    pub fn new(home_url: String, settings: Settings) -> DbSessions {
+        DbSessions { home_url, settings: RefCell::new(Rc::new(settings)) }
+    }
+
+    /// Nodes and bounds changed.
+    pub fn reload(&self, settings: Settings) {
+        self.settings.replace(Rc::new(settings));
+    }
+
+    /// Where a node is.
+    fn target(&self, node: &str, settings: &Settings) -> Result<Target, OpenFailure> {
+        let refused = |sqlstate: &str, message: String| OpenFailure::Refused { sqlstate: sqlstate.to_owned(), message };
+        if !node.is_empty() {
+            let Some(declared) = settings.nodes.get(node) else {
+                return Err(refused("42704", format!("ERROR: node \"{node}\" is not declared\nHINT: Declare it as [nodes.{node}] in Settings.toml and reload.")));
+            };
+            if declared.url.is_some() {
+                return Err(refused(
+                    "0A000",
+                    format!("ERROR: node \"{node}\" has a url of its own; running commands on another database is not supported yet"),
+                ));
+            }
+        }
+        Target::parse(&self.home_url).map_err(|e| refused("08001", format!("ERROR: the database URL cannot be used: {e}")))
+    }
+}
+
+fn password(target: &Target, owner: &str, settings: &Settings) -> Result<Option<String>, String> {
+    let variable: String = owner.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    if let Ok(password) = std::env::var(format!("{PASSWORD_VARIABLE}{variable}")) {
+        return Ok(Some(password));
+    }
+    let Some(file) = &settings.sessions.password_file else { return Ok(None) };
+    let (host, port) = target.host_and_port();
+    passwords::find(file, &host, port, target.database(), owner).map_err(|e| e.to_string())
+}
+
+impl SessionSource for DbSessions {
+    fn open(&self, key: SessionKey) -> LocalBoxFuture<'static, Result<Box<dyn Runner>, OpenFailure>> {
+        let settings = Rc::clone(&self.settings.borrow());
+        let target = self.target(&key.node, &settings);
+        async move {
+            let target = target?;
+            let refused = |sqlstate: String, message: String| OpenFailure::Refused {
+                message: format!("ERROR: login as role \"{}\" refused: {message}", key.owner),
+                sqlstate,
+            };
+            let password = password(&target, &key.owner, &settings).map_err(|e| refused("28000".to_owned(), e))?;
+            let bytes = settings.tasks.max_message_bytes as usize;
+            match open(&target, &key.owner, password.as_deref(), settings.sessions.connect_timeout, bytes).await {
+                Ok(session) => Ok(Box::new(session) as Box<dyn Runner>),
+                Err(OpenError::Refused { sqlstate, message }) => Err(refused(sqlstate, message)),
+                Err(e @ (OpenError::TooMany { .. } | OpenError::Unreachable { .. })) => {
+                    Err(OpenFailure::Later { message: e.to_string() })
+                }
+            }
+        }
+        .boxed_local()
+    }
+}
