@@ -25,6 +25,7 @@ pub mod wait;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser, Subcommand};
 
 pub use context::{Context, Global};
@@ -77,7 +78,7 @@ pub enum Verb {
 
 /// Parses the arguments, carries out the verb, and says how it went.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match parse(arguments.into_iter().collect()) {
         Ok(cli) => cli,
         Err(e) => {
             // Printing can only fail when the output is closed; the exit code still tells.
@@ -93,6 +94,30 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             e.exit().into()
         }
     }
+}
+
+/// Parses the arguments. clap's measure of likeness misses swapped letters in short verbs (`jbo`), so those get their
+/// suggestion here.
+fn parse(arguments: Vec<OsString>) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(&arguments).map_err(|mut e| {
+        let mut level = &Cli::command();
+        for argument in &arguments {
+            level = level.find_subcommand(argument).unwrap_or(level);
+        }
+        if let Some(ContextValue::String(unknown)) = e.get(ContextKind::InvalidSubcommand)
+            && e.get(ContextKind::SuggestedSubcommand).is_none()
+            && let Some(nearest) = nearest_verb(level, unknown)
+        {
+            e.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![nearest]));
+        }
+        e
+    })
+}
+
+fn nearest_verb(level: &clap::Command, unknown: &str) -> Option<String> {
+    let distance = |verb: &&str| strsim::damerau_levenshtein(verb, unknown);
+    let nearest = level.get_subcommands().map(clap::Command::get_name).min_by_key(distance)?;
+    (distance(&nearest) <= 2).then(|| nearest.to_owned())
 }
 
 fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
@@ -127,7 +152,9 @@ mod tests {
     use super::*;
 
     fn refusal(arguments: &[&str]) -> String {
-        Cli::try_parse_from(std::iter::once(&"yardmaster").chain(arguments)).unwrap_err().to_string()
+        parse(std::iter::once(&"yardmaster").chain(arguments).map(OsString::from).collect())
+            .unwrap_err()
+            .to_string()
     }
 
     #[test]

@@ -158,9 +158,7 @@ mod tests {
 
     #[test]
     fn a_password_never_shows_in_the_complaint_about_a_url() {
-        for url in
-            ["password=hush hushhush", "postgres://u:hush@hushhush@db/x", "postgres://u:hu/hush@db/x", "hush"]
-        {
+        for url in ["password=hush hushhush", "postgres://u:hush@hush@db:x/", "hush"] {
             let text = parse(url).map(|_| ()).unwrap_err().to_string();
             assert!(!text.contains("hush"), "{text}");
         }
