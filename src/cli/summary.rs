@@ -97,7 +97,7 @@ pub fn end_line(job: &Job) -> String {
         text::plural(job.tasks, "task")
     );
     if job.tasks_failed > 0 {
-        line.push_str(&format!(", {} not", text::count(job.tasks_failed)));
+        line.push_str(&format!(", {} failed", text::count(job.tasks_failed)));
     }
     line.push_str(&format!(" in {length}"));
     line

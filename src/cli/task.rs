@@ -19,7 +19,7 @@ Examples:
   yardmaster task list --status error
   yardmaster task show 31";
 const LIST_EXAMPLES: &str = "\
-Tasks of one job come in order of their id, others newest first.
+Tasks of one job come in order of their id, others by job, newest first.
 
 Examples:
   yardmaster task list --job 7
@@ -199,7 +199,9 @@ fn row(task: &Task) -> Vec<Cell> {
 async fn wait_for(context: &Context, args: &WaitArgs) -> Result<Exit, CliError> {
     let connection = context.connect().await?;
     let id = TaskId(args.task.id);
-    is_somebody_leading(context, &connection.client).await?;
+    if tasks::status_of(&connection.client, id).await?.is_some_and(|status| !status.is_terminal()) {
+        is_somebody_leading(context, &connection.client).await?;
+    }
     let goal = Goal { desired: args.desired, timeout: args.timeout };
     let status = wait::task(&connection.client, id, goal).await?;
     if context.output.is_json() {

@@ -140,21 +140,21 @@ pub struct ConnectError {
     /// The kind of failure.
     pub fault: ConnectFault,
     /// Where.
-    pub place: Place,
+    pub place: Box<Place>,
     /// The reason in the words of PostgreSQL or of the system.
     pub reason: String,
 }
 
 impl ConnectError {
     pub(crate) fn new(fault: ConnectFault, place: Place, reason: String) -> Self {
-        Self { fault, place, reason }
+        Self { fault, place: Box::new(place), reason }
     }
 }
 
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = self.fault.words();
-        if self.place == Place::default() {
+        if *self.place == Place::default() {
             write!(f, "{words}: {}", self.reason)
         } else {
             write!(f, "cannot connect to PostgreSQL at {}: {words}: {}", self.place, self.reason)

@@ -37,7 +37,7 @@ async fn a_wait_ends_when_the_job_does_and_tells_the_first_error() {
         yard.settle(task, is_done).await;
     }
     let told = Told::of(child.wait_with_output().unwrap()).exits(1);
-    assert!(told.out.starts_with("job 1 failed: 1 of 2 tasks done, 1 not in "), "{told:?}");
+    assert!(told.out.starts_with("job 1 failed: 1 of 2 tasks done, 1 failed in "), "{told:?}");
     assert_eq!(told.err, "error: task 2 two of job 1 failed (22012): ERROR: division by zero\n");
 }
 

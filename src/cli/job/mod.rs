@@ -11,6 +11,7 @@ use super::progress::Screen;
 use super::steering::{self, is_somebody_leading};
 use super::wait::{self, Goal};
 use super::{CliError, Context, Exit, summary};
+use crate::db::inspect::jobs;
 use crate::db::inspect::steer::{self, JobRequest};
 use crate::model::{JobId, JobStatus};
 
@@ -150,7 +151,9 @@ async fn wait_for(context: &Context, args: &WaitArgs) -> Result<Exit, CliError> 
     let connection = context.connect().await?;
     let client = &connection.client;
     let id = JobId(args.job.id);
-    is_somebody_leading(context, client).await?;
+    if jobs::states(client, &[id]).await?.iter().any(|(_, state)| !state.is_terminal()) {
+        is_somebody_leading(context, client).await?;
+    }
     let goal = Goal { desired: args.desired, timeout: args.timeout };
     let reached = wait::jobs(client, &[id], goal, &mut Screen::on_terminal(&context.output)).await?;
     if args.desired.is_none() {

@@ -78,7 +78,7 @@ pub(super) async fn list(context: &Context, args: &ListArgs) -> Result<Exit, Cli
         context.output.json(&found)?;
         return Ok(Exit::Well);
     }
-    let titles = ["job", "state", "tasks", "not done", "age", "took", "owner", "description"];
+    let titles = ["job", "state", "done", "failed", "age", "took", "owner", "description"];
     context.output.line(&context.output.table(&titles, found.iter().map(row)))?;
     if let (true, Some(last)) = (has_more, found.last()) {
         context.output.line(&format!("… more: --after {}", last.job_id))?;

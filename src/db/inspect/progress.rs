@@ -46,10 +46,12 @@ pub struct TaskGlance {
     pub message: Option<String>,
 }
 
-/// One pass over the job's tasks by the index (job_id, task_id); only what runs or is new is sent.
+/// One pass over the job's tasks by the index (job_id, task_id); only what runs or is new is sent. The message is
+/// fetched by key for the few that need it, so that the pass itself does not touch the attempts.
 const RUNNING_AND_NEW: &str = "
     SELECT t.task_id, t.name, t.status::text, t.attempt, t.node, t.started_at, t.finished_at,
-           CASE WHEN t.status::text <> 'done' THEN t.message END
+           CASE WHEN t.status::text NOT IN ('done', 'running', 'cancelling')
+                THEN (SELECT m.message FROM yardmaster.task m WHERE m.task_id = t.task_id) END
       FROM yardmaster.task t
      WHERE t.job_id = $1
        AND (t.status::text IN ('running', 'cancelling')
