@@ -5,6 +5,7 @@
 
 pub mod actors;
 pub mod app;
+pub mod cli;
 pub mod cluster;
 pub mod db;
 pub mod jobfile;

@@ -47,6 +47,11 @@ impl Home {
         Ok(connect::parse_url(&self.service_url)?)
     }
 
+    /// Is it a private server of ours?
+    pub fn is_private(&self) -> bool {
+        self.cluster.is_some()
+    }
+
     /// Keeps a private server running: starts it again when it dies. Never returns; does nothing for a server that is
     /// not ours.
     pub async fn keep(&mut self) {

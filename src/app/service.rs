@@ -130,30 +130,41 @@ impl Service {
     }
 
     /// Waits until the catalog is reachable and migrated.
-    pub async fn reached(&self) {
+    pub fn reached(&self) -> impl Future<Output = ()> + use<> {
         let mut reached = self.reached.clone();
-        if reached.wait_for(|r| *r).await.is_err() {
-            std::future::pending::<()>().await;
+        async move {
+            if reached.wait_for(|r| *r).await.is_err() {
+                std::future::pending::<()>().await;
+            }
         }
     }
 
     /// Waits for the end of the service, gives up the office and returns how it ended.
     pub async fn ended(&mut self) -> Ended {
-        let mut look = tokio::time::interval(LOOK_EVERY);
-        let ended = loop {
-            tokio::select! {
-                Some(ended) = self.ends.recv() => break ended,
-                _ = look.tick() => {
-                    if let Some(name) = self.dead() {
-                        break Ended::Died(name);
-                    }
-                }
-            }
-        };
+        let ended = self.end().await;
         if tokio::time::timeout(RELEASE_LIMIT, self.ledger.send(Release)).await.is_err() {
             tracing::warn!("the office could not be given up in time; it ends with the process");
         }
         ended
+    }
+
+    /// Waits for an end that nobody asked for; the office is given up by the end of the process.
+    pub async fn failed(&mut self) -> Ended {
+        self.end().await
+    }
+
+    async fn end(&mut self) -> Ended {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        loop {
+            tokio::select! {
+                Some(ended) = self.ends.recv() => return ended,
+                _ = look.tick() => {
+                    if let Some(name) = self.dead() {
+                        return Ended::Died(name);
+                    }
+                }
+            }
+        }
     }
 
     fn dead(&self) -> Option<&'static str> {

@@ -170,3 +170,16 @@ impl Cluster {
         Ok(())
     }
 }
+
+/// The URL into a private server that runs on `data_dir`, started by whatever process; `None` if none runs there or it
+/// may not be looked at.
+///
+/// PostgreSQL writes its process id, port and socket folder into `postmaster.pid` (lines 1, 4 and 5).
+pub fn running_url(data_dir: &Path, user: &str, database: &str) -> Option<String> {
+    let text = std::fs::read_to_string(data_dir.join(layout::Layout::CLUSTER).join("postmaster.pid")).ok()?;
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let pid: i32 = lines.first()?.parse().ok()?;
+    let alive = Path::new("/proc").join(pid.to_string()).exists();
+    let (port, folder) = (lines.get(3)?.parse().ok()?, lines.get(4).filter(|f| !f.is_empty())?);
+    alive.then(|| url::over_socket(Path::new(folder), port, user, database))
+}

@@ -3,6 +3,8 @@
 //! The service's own connections: [`connect`] opens them, [`migrate`] brings the catalog up to date, [`listen`] hears
 //! hints, [`catalog`] is the leader's work, sent by [`pipeline`]s.
 //!
+//! People's connections: [`client`] opens one and says precisely why it cannot; [`inspect`] is what the command line asks.
+//!
 //! Owners' sessions, bottom up: [`target`] says where a node is and dials it; [`report`] reads error fields;
 //! [`frames`] cuts the server's byte stream into messages and filters it into [`replies`]; [`tap`] puts that
 //! between the socket and tokio-postgres; [`login`] opens a session; [`session`] runs an attempt in it; [`verdict`]
@@ -12,9 +14,12 @@ pub mod attempt;
 pub mod bootstrap;
 pub mod cancel;
 pub mod catalog;
+pub mod client;
+mod client_error;
 pub mod connect;
 pub mod error;
 pub mod frames;
+pub mod inspect;
 pub mod listen;
 pub mod login;
 pub mod migrate;
@@ -30,6 +35,7 @@ pub mod verdict;
 
 pub use attempt::{AttemptEnd, AttemptName, Completion, Order};
 pub use cancel::Canceller;
+pub use client_error::{ConnectError, ConnectFault, Place};
 pub use error::DbError;
 pub use login::{OpenError, open};
 pub use record::TicketKeys;

@@ -1,0 +1,66 @@
+//! `yardmaster serve`: the service.
+
+use std::rc::Rc;
+
+use clap::Args;
+
+use super::{CliError, Context, Exit};
+use crate::app::{AppError, Ended, Home, Service};
+use crate::settings::Settings;
+use crate::telemetry;
+
+const EXAMPLES: &str = "\
+Without a database of yours (--database, DATABASE_URL, settings) a private PostgreSQL is started and kept below
+data_dir. SIGTERM ends the service in order, SIGINT cancels its jobs first, SIGHUP reads the settings again.
+
+Examples:
+  yardmaster serve
+  yardmaster serve --config /etc/yardmaster/Settings.toml
+  yardmaster serve --set limits.max_task_executors=8 --set log.format=json";
+
+/// Arguments of `serve`: everything is in the settings.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArgs {}
+
+/// Runs the service until it is told to leave.
+///
+/// # Errors
+/// See [`CliError`].
+pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
+    let mut settings = context.settings()?;
+    let logs = Rc::new(telemetry::start(&settings.log).map_err(|e| CliError::Usage(e.to_string()))?);
+    actix::System::new().block_on(async {
+        let mut home = Home::prepare(&mut settings).await?;
+        let private = home.is_private();
+        let applied = move |settings: &Settings| {
+            if let Err(e) = logs.set_level(&settings.log.level) {
+                tracing::error!("log.level: {e}");
+            }
+        };
+        let mut service = Service::start(home.config()?, home.service_url.clone(), &settings, Rc::new(applied));
+        let sources = context.sources();
+        service.hear_signals(move || {
+            Settings::load(&sources).map(|mut s| {
+                s.allow_superuser_owners |= private;
+                s
+            })
+        })?;
+        let ended = tokio::select! {
+            ended = service.ended() => ended,
+            () = home.keep() => unreachable!("keeping home never ends"),
+        };
+        home.close().await;
+        exit(ended)
+    })
+}
+
+/// What the end of the service means for the exit code.
+pub(super) fn exit(ended: Ended) -> Result<Exit, CliError> {
+    match ended {
+        Ended::Settled { clean: true } => Ok(Exit::Well),
+        Ended::Settled { clean: false } => Ok(Exit::WorkFailed),
+        Ended::Unsuitable(e) => Err(AppError::Db(e).into()),
+        Ended::Died(actor) => Err(CliError::Died(actor)),
+    }
+}

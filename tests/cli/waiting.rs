@@ -1,0 +1,109 @@
+//! Waiting: goals, misses, limits, Ctrl-C.
+
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::yard::{Told, Yard};
+
+async fn a_job_of_two(yard: &Yard) {
+    yard.sql(
+        "INSERT INTO yardmaster.job_spec (owner) VALUES ('alice');
+         INSERT INTO yardmaster.task_spec (job_id, name, owner, command)
+         VALUES (1, 'one', 'alice', 'SELECT 1'), (1, 'two', 'alice', 'SELECT 2')",
+    )
+    .await;
+    yard.admit().await;
+}
+
+/// Waits until a command has a connection of its own, so that what follows happens while it waits.
+async fn until_connected(yard: &Yard) {
+    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%yardmaster.job j%'
+               AND pid <> pg_backend_pid()";
+    while yard.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_wait_ends_when_the_job_does_and_tells_the_first_error() {
+    let yard = Yard::new().await;
+    a_job_of_two(&yard).await;
+    let child = yard.command(&["job", "wait", "1"]).spawn().unwrap();
+    until_connected(&yard).await;
+    for (task, is_done) in [(1, true), (2, false)] {
+        yard.claim(task).await;
+        yard.settle(task, is_done).await;
+    }
+    let told = Told::of(child.wait_with_output().unwrap()).exits(1);
+    assert!(told.out.starts_with("job 1 failed: 1 of 2 tasks done, 1 failed in "), "{told:?}");
+    assert_eq!(told.err, "error: task 2 two of job 1 failed (22012): ERROR: division by zero\n");
+}
+
+#[tokio::test]
+async fn a_finished_job_exits_0_and_another_goal_is_missed_with_both_named() {
+    let yard = Yard::new().await;
+    a_job_of_two(&yard).await;
+    for task in [1, 2] {
+        yard.claim(task).await;
+        yard.settle(task, true).await;
+    }
+    yard.run(&["job", "wait", "1"]).exits(0);
+    yard.run(&["job", "wait", "1", "--for", "finished"]).exits(0);
+    let told = yard.run(&["job", "wait", "1", "--for", "cancelled"]).exits(1);
+    assert_eq!(told.err, "error: job 1 is finished and will not become cancelled\n");
+    yard.run(&["task", "wait", "1"]).exits(0);
+    let told = yard.run(&["task", "wait", "1", "--for", "running"]).exits(1);
+    assert_eq!(told.err, "error: task 1 is done and will not become running\n");
+    yard.run(&["job", "wait", "99"]).exits(1);
+    yard.run(&["task", "wait", "99"]).exits(1);
+}
+
+#[tokio::test]
+async fn a_limit_exits_4_and_ctrl_c_exits_130_and_the_job_goes_on() {
+    let yard = Yard::new().await;
+    a_job_of_two(&yard).await;
+    let told = yard.run(&["task", "wait", "1", "--timeout", "150ms"]).exits(4);
+    assert!(told.err.contains("task 1 is still runnable after 150ms"), "{told:?}");
+    let child = yard.command(&["job", "wait", "1"]).spawn().unwrap();
+    until_connected(&yard).await;
+    kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGINT).unwrap();
+    Told::of(child.wait_with_output().unwrap()).exits(130);
+    assert_eq!(yard.run(&["job", "show", "1", "-o", "json"]).json()["state"], "scheduled");
+    let requests = yard.client.query_one("SELECT count(*) FROM yardmaster.request", &[]).await.unwrap();
+    assert_eq!(requests.get::<_, i64>(0), 0);
+}
+
+#[tokio::test]
+async fn submit_and_wait_prints_a_line_for_each_ending() {
+    let yard = Yard::new().await;
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    std::fs::write(
+        file.path(),
+        r#"{"task": [{"name": "one", "command": "SELECT 1"}, {"name": "two", "command": "SELECT 2"}]}"#,
+    )
+    .unwrap();
+    let child = yard.command(&["job", "submit", file.path().to_str().unwrap(), "--wait"]).spawn().unwrap();
+    until_connected(&yard).await;
+    yard.admit().await;
+    for (task, is_done) in [(1, true), (2, false)] {
+        yard.claim(task).await;
+        yard.settle(task, is_done).await;
+    }
+    let told = Told::of(child.wait_with_output().unwrap()).exits(1);
+    for words in [" task 1 one done in ", " task 2 two failed after ", ": ERROR: division by zero\n"] {
+        assert!(told.err.contains(words), "{words} is not in {}", told.err);
+    }
+}
+
+#[tokio::test]
+async fn a_lost_server_ends_a_wait_with_3() {
+    let yard = Yard::new().await;
+    a_job_of_two(&yard).await;
+    let child = yard.command(&["job", "wait", "1"]).spawn().unwrap();
+    until_connected(&yard).await;
+    yard.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'alice' AND datname = current_database()").await;
+    let told = Told::of(child.wait_with_output().unwrap()).exits(3);
+    assert!(told.err.contains("lost the connection to PostgreSQL"), "{told:?}");
+}
