@@ -28,9 +28,10 @@ use super::target::{Address, Stream};
 use super::verdict::{self, Circumstances, TRANSACTIONAL_PHASES};
 use crate::model::Backend;
 
-/// Deferred constraints speak before the record is written; no cursor is left that would run at COMMIT; and the
-/// commit is flushed whatever the command set.
-const SETTLE: &str = "SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; SET LOCAL synchronous_commit = on";
+/// Deferred constraints speak before the record is written; no cursor is left that would run at COMMIT; timeouts that
+/// the command set for itself do not hit our part; and the commit is flushed whatever the command set.
+const SETTLE: &str = "SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; SET LOCAL statement_timeout = 0; \
+     SET LOCAL lock_timeout = 0; SET LOCAL synchronous_commit = on";
 const COMPLETE: &str = "SELECT yardmaster.complete($1, $2, $3, $4, $5, $6, $7)";
 const RESET: &str = "DISCARD ALL";
 

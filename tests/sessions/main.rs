@@ -1,0 +1,10 @@
+//! Owners' sessions against a real server: what they say, what they keep apart, and how attempts end.
+
+mod cancelling;
+mod cluster;
+mod exactly_once;
+mod hostile;
+mod messages;
+mod opening;
+mod plain;
+mod sizes;
