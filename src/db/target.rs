@@ -235,6 +235,7 @@ impl Address {
                     let stream = TcpStream::connect(address).await?;
                     stream.set_nodelay(true)?;
                     let socket = SockRef::from(&stream);
+                    #[cfg(target_os = "linux")]
                     socket.set_tcp_user_timeout(Some(TCP_USER_TIMEOUT))?;
                     socket.set_tcp_keepalive(
                         &TcpKeepalive::new()

@@ -117,3 +117,57 @@ async fn a_plain_command_is_cancelled_too() {
     failed(end, "57014");
     assert!(!s.is_reusable());
 }
+
+/// In particular one that hits BEGIN: the command behind it must not run on its own.
+#[tokio::test]
+async fn a_storm_of_cancels_leaves_effect_and_record_together() {
+    let yard = Yard::new().await;
+    let mut s = yard.open().await;
+    committed(yard.run(&mut s, "CREATE TABLE t (i bigint)").await);
+    let storm = yard.open_admin().await;
+    let owner = yard.owner.clone();
+    let storm = tokio::spawn(async move {
+        let sql = format!(
+            "DO $$BEGIN LOOP PERFORM pg_cancel_backend(pid) FROM pg_stat_activity WHERE usename = '{owner}'; \
+             PERFORM pg_sleep(0.0002), pg_stat_clear_snapshot(); END LOOP; END$$"
+        );
+        let _ = storm.batch_execute(&sql).await;
+    });
+    let (mut done, mut not) = (0, 0);
+    for _ in 0..400 {
+        while !s.is_reusable() {
+            // A cancel can hit the login's own question as well.
+            if let Ok(again) =
+                yardmaster::db::open(&yard.target(), &yard.owner, None, Duration::from_secs(5), 4096).await
+            {
+                s = again;
+            }
+        }
+        let name = crate::cluster::new_attempt();
+        let end = yard.run_as(&mut s, name, &format!("INSERT INTO t VALUES ({})", name.task)).await;
+        let found = yard
+            .value(&format!(
+                "SELECT (SELECT count(*) FROM t WHERE i = {0}) || ' ' || (SELECT count(*) FROM yardmaster.record WHERE task_id = {0})",
+                name.task
+            ))
+            .await;
+        match end {
+            AttemptEnd::Committed { recorded: true, .. } => {
+                assert_eq!(found, "1 1");
+                done += 1;
+            }
+            AttemptEnd::Failed { .. } => {
+                assert_eq!(found, "0 0", "{end:?}");
+                not += 1;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    storm.abort();
+    yard.value(&format!(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE 'DO%{}%'",
+        yard.owner
+    ))
+    .await;
+    assert!(done > 0 && not > 0, "both must have happened: {done} done, {not} not");
+}

@@ -156,6 +156,11 @@ impl Yard {
         target(&self.database)
     }
 
+    /// Another connection of the superuser.
+    pub async fn open_admin(&self) -> Client {
+        try_admin(cluster(), &self.database).await.unwrap()
+    }
+
     pub async fn open(&self) -> Session {
         db::open(&self.target(), &self.owner, None, LIMIT, MESSAGE_BYTES).await.unwrap()
     }

@@ -2,6 +2,7 @@
 
 mod cancelling;
 mod cluster;
+mod cuts;
 mod exactly_once;
 mod hostile;
 mod messages;

@@ -140,3 +140,48 @@ async fn a_session_whose_backend_is_gone_is_not_reusable() {
     };
     tokio::time::timeout(LIMIT, gone).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_role_that_lost_its_login_is_noticed_when_asked() {
+    let yard = Yard::new().await;
+    let owner = &yard.owner;
+    let recheck = |change: String| {
+        let yard = &yard;
+        async move {
+            let mut s = yard.open().await;
+            s.recheck(LIMIT).await.unwrap();
+            assert!(s.is_reusable());
+            yard.admin.batch_execute(&change).await.unwrap();
+            let error = s.recheck(LIMIT).await.unwrap_err();
+            assert!(!s.is_reusable());
+            refused(Err(error), "28000")
+        }
+    };
+    let text = recheck(format!("ALTER ROLE {owner} NOLOGIN")).await;
+    assert!(text.ends_with("is not permitted to log in any more"), "{text}");
+    yard.admin.batch_execute(&format!("ALTER ROLE {owner} LOGIN")).await.unwrap();
+    let text = recheck(format!("ALTER ROLE {owner} RENAME TO {owner}_new")).await;
+    assert!(text.ends_with(&format!("is called \"{owner}_new\" now")), "{text}");
+    yard.admin.batch_execute(&format!("ALTER ROLE {owner}_new RENAME TO {owner}")).await.unwrap();
+    let text = recheck(format!("REVOKE CONNECT ON DATABASE {} FROM PUBLIC", yard.database)).await;
+    assert!(text.contains("no CONNECT privilege"), "{text}");
+    yard.admin
+        .batch_execute(&format!("GRANT CONNECT ON DATABASE {} TO PUBLIC", yard.database))
+        .await
+        .unwrap();
+    let text = recheck(format!("DROP OWNED BY {owner}; DROP ROLE {owner}")).await;
+    assert!(text.ends_with("does not exist any more"), "{text}");
+}
+
+#[tokio::test]
+async fn opening_and_running_can_be_spawned() {
+    let yard = Yard::new().await;
+    let (target, owner) = (yard.target(), yard.owner.clone());
+    let name = crate::cluster::new_attempt();
+    let completion = yard.completion(&name);
+    let end = tokio::spawn(async move {
+        let mut s = open(&target, &owner, None, LIMIT, MESSAGE_BYTES).await.unwrap();
+        s.run_transactional(&yardmaster::db::Order { name, command: "SELECT 1" }, &completion).await
+    });
+    assert_eq!(committed(end.await.unwrap()), "SELECT 1");
+}
