@@ -12,10 +12,11 @@ use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 
+use super::dial::{Address, KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, TCP_USER_TIMEOUT};
 use super::replies::{SharedReplies, lock};
 use super::session::{Driver, Identity, Session};
 use super::tap::Tap;
-use super::target::{Address, KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, TCP_USER_TIMEOUT, Target};
+use super::target::Target;
 use crate::model::{Backend, Report};
 
 /// Settings that no owner may have changed for the session we open. Not here on purpose: `search_path` and

@@ -22,10 +22,10 @@ use tokio_postgres::{Client, Connection, tls::NoTlsStream};
 
 use super::attempt::{AttemptEnd, Completion, Order};
 use super::cancel::{Canceller, Gate};
+use super::dial::{Address, Stream};
 use super::login::{self, OpenError};
 use super::replies::{Heard, SharedReplies, lock};
 use super::tap::Tap;
-use super::target::{Address, Stream};
 use super::verdict::{self, Circumstances, TRANSACTIONAL_PHASES};
 use crate::model::Backend;
 

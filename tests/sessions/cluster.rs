@@ -1,6 +1,5 @@
 //! A private PostgreSQL for this test binary, and one database and owner per test.
 
-use std::io::Write as _;
 use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -45,7 +44,7 @@ pub fn cluster() -> &'static Cluster {
         become_postgres(&mut initdb);
         let made = initdb.output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let hba = format!("local all all trust\nhost all +passworded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n");
+        let hba = "local all all trust\nhost all +passworded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
         std::fs::write(dir.join("data/pg_hba.conf"), hba).unwrap();
 
         let script = "\"$1/postgres\" -D \"$2/data\" -k \"$2\" -p $3 -c listen_addresses=127.0.0.1 -c fsync=off \
@@ -55,11 +54,10 @@ pub fn cluster() -> &'static Cluster {
         shell.args(["-c", script, "sh"]).arg(&bin).arg(&dir).arg(port.to_string());
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         become_postgres(&mut shell);
-        let mut child = shell.spawn().unwrap();
-        // Held open until this process ends.
-        let mut pipe = child.stdin.take().unwrap();
-        pipe.write_all(b"\n").unwrap();
-        std::mem::forget(pipe);
+        // Not waited for: it outlives this process by a moment, and ends because its input does.
+        #[allow(clippy::zombie_processes)]
+        let child = shell.spawn().unwrap();
+        std::mem::forget(child.stdin);
         let cluster = Cluster { dir, port };
         std::thread::scope(|scope| {
             scope.spawn(|| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(prepare(&cluster)));

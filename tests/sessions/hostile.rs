@@ -142,6 +142,10 @@ async fn its_own_end_is_a_doubt_with_the_servers_words() {
     assert!(matches!(end, AttemptEnd::NotSent { .. }), "{end:?}");
 
     let mut s = yard.open().await;
+    let end = yard.run(&mut s, "SET exit_on_error = on; SELECT 1/0").await;
+    assert!(matches!(&end, AttemptEnd::Doubt { fatal: Some((state, _)), .. } if state == "22012"), "{end:?}");
+
+    let mut s = yard.open().await;
     let end = yard.run(&mut s, "DO $$BEGIN RAISE 'forged' USING ERRCODE = '57P01'; END$$").await;
     failed(end, "57P01");
     assert!(!s.is_reusable());

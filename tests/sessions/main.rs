@@ -1,5 +1,7 @@
 //! Owners' sessions against a real server: what they say, what they keep apart, and how attempts end.
 
+#![allow(clippy::unwrap_used)] // helpers of tests are not recognised as tests
+
 mod cancelling;
 mod cluster;
 mod cuts;

@@ -148,3 +148,22 @@ async fn the_attempt_is_named_for_people_and_for_the_command() {
     let shown = yard.value(&format!("SELECT application_name FROM pg_stat_activity WHERE pid = {pid}")).await;
     assert_eq!(shown, "yardmaster", "an idle session names no attempt");
 }
+
+#[tokio::test]
+async fn a_latin1_database_speaks_utf8_to_us() {
+    let yard = Yard::new().await;
+    yard.admin
+        .batch_execute(
+            "CREATE DATABASE latin TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'",
+        )
+        .await
+        .unwrap();
+    let at = crate::cluster::target("latin");
+    let mut s = yardmaster::db::open(&at, &yard.owner, None, crate::cluster::LIMIT, 4096).await.unwrap();
+    let order = crate::cluster::plain("DO $$BEGIN RAISE EXCEPTION 'é'; END$$");
+    assert!(failed(s.run_plain(&order).await, "P0001").starts_with("ERROR: é\n"));
+    let order = crate::cluster::plain("DO $$BEGIN RAISE EXCEPTION 'é€'; END$$");
+    let message = failed(s.run_plain(&order).await, "22P05");
+    assert!(message.starts_with("ERROR: character with byte sequence 0xe2 0x82 0xac"), "{message}");
+    assert!(s.is_reusable());
+}

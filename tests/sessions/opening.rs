@@ -34,6 +34,9 @@ async fn a_session_knows_who_it_is() {
         .unwrap();
     assert_eq!((backend.start, s.server_started()), (row.get(0), row.get(1)));
     assert!(s.is_reusable() && s.uses() == 0);
+    let odd = format!("Ünï \\ '{}", yard.owner);
+    yard.admin.batch_execute(&format!("CREATE ROLE \"{odd}\" LOGIN")).await.unwrap();
+    assert!(try_open(&yard.target(), &odd, None).await.is_ok());
     assert!(open(&yard.target(), "postgres", None, LIMIT, 4096).await.unwrap().identity().superuser);
 }
 
