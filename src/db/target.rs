@@ -4,7 +4,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use tokio::net::lookup_host;
 use tokio_postgres::Config;
@@ -12,8 +12,8 @@ use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
 use super::dial::Address;
 
-/// Where libpq looks for a socket when no host is given, on Debian and elsewhere.
-const DEFAULT_SOCKET_DIRS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+/// Where Debian's libpq looks for a socket when no host is given.
+const DEFAULT_SOCKET_DIR: &str = "/var/run/postgresql";
 const DEFAULT_PORT: u16 = 5432;
 
 /// libpq's keywords that are not understood here; any other unknown word is not repeated in an error, because a badly
@@ -149,10 +149,7 @@ fn endpoints(config: &Config) -> Result<Vec<(Endpoint, u16)>, TargetError> {
     let counts =
         || TargetError::Counts { hosts: hosts.len(), hostaddrs: hostaddrs.len(), ports: ports.len() };
     let all: Vec<Endpoint> = match (hosts, hostaddrs) {
-        ([], []) => {
-            let dir = DEFAULT_SOCKET_DIRS.into_iter().find(|dir| Path::new(dir).is_dir());
-            vec![Endpoint::Unix(PathBuf::from(dir.unwrap_or(DEFAULT_SOCKET_DIRS[0])))]
-        }
+        ([], []) => vec![Endpoint::Unix(PathBuf::from(DEFAULT_SOCKET_DIR))],
         (hosts, []) => hosts.iter().map(endpoint).collect(),
         (hosts, numeric) if hosts.is_empty() || hosts.len() == numeric.len() => {
             numeric.iter().copied().map(Endpoint::Numeric).collect()

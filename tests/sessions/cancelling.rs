@@ -134,7 +134,7 @@ async fn a_storm_of_cancels_leaves_effect_and_record_together() {
         let _ = storm.batch_execute(&sql).await;
     });
     let (mut done, mut not) = (0, 0);
-    for _ in 0..400 {
+    for _ in 0..150 {
         while !s.is_reusable() {
             // A cancel can hit the login's own question as well.
             if let Ok(again) =
