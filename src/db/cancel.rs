@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::AsyncReadExt as _;
 use tokio_postgres::{CancelToken, NoTls};
 
-use super::target::Address;
+use super::dial::Address;
 
 /// How long the request itself may take. The server answers it by closing the connection.
 const CANCEL_LIMIT: Duration = Duration::from_secs(5);

@@ -5,7 +5,6 @@
 //! ([`OpenError::TooMany`]) or the node ([`OpenError::Unreachable`]).
 
 use std::fmt::Write as _;
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,10 +12,11 @@ use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Client, Config, NoTls};
 
+use super::dial::{Address, KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, TCP_USER_TIMEOUT};
 use super::replies::{SharedReplies, lock};
 use super::session::{Driver, Identity, Session};
 use super::tap::Tap;
-use super::target::{Address, KEEPALIVE_COUNT, KEEPALIVE_IDLE, KEEPALIVE_INTERVAL, TCP_USER_TIMEOUT, Target};
+use super::target::Target;
 use crate::model::{Backend, Report};
 
 /// Settings that no owner may have changed for the session we open. Not here on purpose: `search_path` and
@@ -50,6 +50,12 @@ const WHO: &str = "SELECT a.pid, a.backend_start, pg_catalog.pg_postmaster_start
      pg_catalog.current_setting('is_superuser'), \
      CAST(pg_catalog.current_setting('server_version_num') AS pg_catalog.int4), pg_catalog.pg_is_in_recovery() \
      FROM pg_catalog.pg_stat_activity a WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
+
+/// Reads whether the session's role could log in now.
+const MAY_STAY: &str = "SELECT CAST(r.rolname AS pg_catalog.text), r.rolcanlogin, \
+     pg_catalog.has_database_privilege(r.oid, a.datid, 'CONNECT') \
+     FROM pg_catalog.pg_stat_activity a JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) a.usesysid \
+     WHERE a.pid OPERATOR(pg_catalog.=) pg_catalog.pg_backend_pid()";
 
 /// Why no session could be opened.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -174,7 +180,7 @@ async fn log_in(
             message: "a standby, but target_session_attrs=read-write".into(),
         });
     }
-    Ok(Session::new(client, driver, replies, address.clone(), identity, max_message_bytes))
+    Ok(Session::new(client, driver, replies, address.clone(), owner, identity, max_message_bytes))
 }
 
 enum WhoError {
@@ -188,27 +194,43 @@ impl From<tokio_postgres::Error> for WhoError {
     }
 }
 
-fn who<'a>(
-    client: &'a Client,
-    owner: &'a str,
-) -> impl Future<Output = Result<(Identity, bool), WhoError>> + Send + 'a {
-    async move {
-        let rows = client.query_typed(WHO, &[]).await?;
-        let row = rows.first().ok_or_else(|| WhoError::Other("nobody".into()))?;
-        for column in [4, 5] {
-            let name: &str = row.try_get(column)?;
-            if name != owner {
-                return Err(WhoError::Other(name.to_owned()));
-            }
+async fn who(client: &Client, owner: &str) -> Result<(Identity, bool), WhoError> {
+    let rows = client.query_typed(WHO, &[]).await?;
+    let row = rows.first().ok_or_else(|| WhoError::Other("nobody".into()))?;
+    for column in [4, 5] {
+        let name: &str = row.try_get(column)?;
+        if name != owner {
+            return Err(WhoError::Other(name.to_owned()));
         }
-        let identity = Identity {
-            backend: Backend { pid: row.try_get(0)?, start: row.try_get(1)? },
-            server_started: row.try_get(2)?,
-            owner_oid: row.try_get(3)?,
-            superuser: row.try_get::<_, &str>(6)? == "on",
-            server_version: row.try_get(7)?,
-        };
-        Ok((identity, row.try_get(8)?))
+    }
+    let identity = Identity {
+        backend: Backend { pid: row.try_get(0)?, start: row.try_get(1)? },
+        server_started: row.try_get(2)?,
+        owner_oid: row.try_get(3)?,
+        superuser: row.try_get::<_, &str>(6)? == "on",
+        server_version: row.try_get(7)?,
+    };
+    Ok((identity, row.try_get(8)?))
+}
+
+/// Asks again about the session's own role: it may have been dropped, renamed or locked out since it logged in.
+///
+/// # Errors
+/// [`OpenError::Refused`] if this owner could not log in now (as far as the catalog tells: a changed password does not
+/// show); [`OpenError::Unreachable`] if there is no answer.
+pub(super) async fn recheck(client: &Client, replies: &SharedReplies, owner: &str) -> Result<(), OpenError> {
+    let rows =
+        client.query_typed(MAY_STAY, &[]).await.map_err(|e| sort(&e, lock(replies).error.take(), owner))?;
+    let found = rows.first().map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)));
+    let refused = |message| Err(OpenError::Refused { sqlstate: "28000".into(), message });
+    match found.transpose().map_err(|e: tokio_postgres::Error| sort(&e, None, owner))? {
+        None => refused(format!("role \"{owner}\" does not exist any more")),
+        Some((name, _, _)) if name != owner => refused(format!("role \"{owner}\" is called \"{name}\" now")),
+        Some((_, false, _)) => refused(format!("role \"{owner}\" is not permitted to log in any more")),
+        Some((_, _, false)) => {
+            refused(format!("role \"{owner}\" has no CONNECT privilege on the database any more"))
+        }
+        Some((String { .. }, true, true)) => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@
 //!
 //! People's connections: [`client`] opens one and says precisely why it cannot; [`inspect`] is what the command line asks.
 //!
-//! Owners' sessions, bottom up: [`target`] says where a node is and dials it; [`report`] reads error fields;
+//! Owners' sessions, bottom up: [`target`] says where a node is, [`dial`] connects to it; [`report`] reads error fields;
 //! [`frames`] cuts the server's byte stream into messages and filters it into [`replies`]; [`tap`] puts that
 //! between the socket and tokio-postgres; [`login`] opens a session; [`session`] runs an attempt in it; [`verdict`]
 //! says from the replies how it ended; [`cancel`] interrupts it. [`record`] is the ticket of the completion record.

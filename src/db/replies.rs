@@ -55,9 +55,11 @@ impl Heard {
         self.phases.len() == 1
     }
 
-    /// Once something failed, what follows (warnings that no transaction is open…) is our own pipeline's echo.
+    /// Once something failed or the transaction is gone, what follows (warnings that there is none…) is only the
+    /// echo of our own pipeline.
     fn speaks(&self) -> bool {
-        self.phases.len() <= self.spoken_phases && self.phases.iter().all(|phase| phase.error.is_none())
+        let goes_on = |phase: &Phase| phase.error.is_none() && phase.status != Some(TransactionStatus::Idle);
+        self.phases.len() <= self.spoken_phases && self.phases.iter().all(goes_on)
     }
 
     fn current(&mut self) -> Option<&mut Phase> {

@@ -22,15 +22,17 @@ use tokio_postgres::{Client, Connection, tls::NoTlsStream};
 
 use super::attempt::{AttemptEnd, Completion, Order};
 use super::cancel::{Canceller, Gate};
-use super::replies::{SharedReplies, lock};
+use super::dial::{Address, Stream};
+use super::login::{self, OpenError};
+use super::replies::{Heard, SharedReplies, lock};
 use super::tap::Tap;
-use super::target::{Address, Stream};
 use super::verdict::{self, Circumstances, TRANSACTIONAL_PHASES};
 use crate::model::Backend;
 
-/// Deferred constraints speak before the record is written; no cursor is left that would run at COMMIT; and the
-/// commit is flushed whatever the command set.
-const SETTLE: &str = "SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; SET LOCAL synchronous_commit = on";
+/// Deferred constraints speak before the record is written; no cursor is left that would run at COMMIT; timeouts that
+/// the command set for itself do not hit our part; and the commit is flushed whatever the command set.
+const SETTLE: &str = "SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; SET LOCAL statement_timeout = 0; \
+     SET LOCAL lock_timeout = 0; SET LOCAL synchronous_commit = on";
 const COMPLETE: &str = "SELECT yardmaster.complete($1, $2, $3, $4, $5, $6, $7)";
 const RESET: &str = "DISCARD ALL";
 
@@ -84,6 +86,7 @@ pub struct Session {
     driver: Driver,
     replies: SharedReplies,
     address: Address,
+    owner: String,
     identity: Identity,
     max_message_bytes: usize,
     opened_at: Instant,
@@ -109,6 +112,7 @@ impl Session {
         driver: Driver,
         replies: SharedReplies,
         address: Address,
+        owner: &str,
         identity: Identity,
         max_message_bytes: usize,
     ) -> Self {
@@ -117,6 +121,7 @@ impl Session {
             driver,
             replies,
             address,
+            owner: owner.to_owned(),
             identity,
             max_message_bytes,
             opened_at: Instant::now(),
@@ -154,6 +159,21 @@ impl Session {
     /// May it be lent again? Not after a cancel, COPY, an odd error, a failed reset or any doubt.
     pub fn is_reusable(&self) -> bool {
         self.sound && !self.gate.is_spent() && !self.client.is_closed()
+    }
+
+    /// Asks the server whether the owner could still log in: sessions outlive the right to open one. For whoever lends
+    /// it again.
+    ///
+    /// # Errors
+    /// Why not, or that there was no answer within `limit`; then the session is not reusable.
+    pub async fn recheck(&mut self, limit: Duration) -> Result<(), OpenError> {
+        let sound = std::mem::replace(&mut self.sound, false);
+        let answer = timeout(limit, login::recheck(&self.client, &self.replies, &self.owner)).await;
+        answer.unwrap_or_else(|_| {
+            Err(OpenError::Unreachable { message: format!("no answer within {limit:?}") })
+        })?;
+        self.sound = sound;
+        Ok(())
     }
 
     /// What cancels the run under way or, between runs, the next one.
@@ -210,7 +230,10 @@ impl Session {
         // if a cancel hits this instead.
         match timeout(SET_LIMIT, self.client.batch_execute(&settings)).await {
             Ok(Ok(())) => {}
-            Ok(Err(e)) => return AttemptEnd::NotSent { message: format!("cannot name the session: {e}") },
+            Ok(Err(e)) => {
+                let said = lock(&self.replies).error.take().map_or_else(|| e.to_string(), |said| said.text);
+                return AttemptEnd::NotSent { message: format!("cannot name the session: {said}") };
+            }
             Err(_) => return AttemptEnd::NotSent { message: format!("no answer within {SET_LIMIT:?}") },
         }
         self.begin_run(0, 1);
@@ -264,7 +287,7 @@ impl Session {
         clean: bool,
         prefix_chars: usize,
         order: &Order<'_>,
-        judge: impl FnOnce(super::replies::Heard, Circumstances<'_>) -> AttemptEnd,
+        judge: impl FnOnce(Heard, Circumstances<'_>) -> AttemptEnd,
     ) -> AttemptEnd {
         self.uses += 1;
         self.gate.end_run();

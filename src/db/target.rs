@@ -1,33 +1,19 @@
-//! Where a node is: parsed from a libpq URL or key=value string, and dialled.
+//! Where a node is: parsed from a libpq URL or key=value string.
 //!
-//! Carries no user and no password: those belong to whoever logs in, so they cannot leak from here. There is no TLS
-//! yet; it would wrap the [`Stream`] that [`Address::dial`] returns, below the tap.
+//! Carries no user and no password: those belong to whoever logs in, so they cannot leak from here.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::pin::Pin;
-use std::task::{Context, Poll};
-use std::time::Duration;
+use std::path::PathBuf;
 
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream, lookup_host};
+use tokio::net::lookup_host;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-/// An idle connection is probed after this long; the same on the server's side (start-up options).
-pub const KEEPALIVE_IDLE: Duration = Duration::from_secs(5);
-/// Time between probes.
-pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-/// So many unanswered probes end it.
-pub const KEEPALIVE_COUNT: u32 = 3;
-/// Unacknowledged data ends it after this long. With the three above a cut network is noticed in 9–11 s (measured).
-pub const TCP_USER_TIMEOUT: Duration = Duration::from_secs(9);
+use super::dial::Address;
 
-/// Where libpq looks for a socket when no host is given, on Debian and elsewhere.
-const DEFAULT_SOCKET_DIRS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
+/// Where Debian's libpq looks for a socket when no host is given.
+const DEFAULT_SOCKET_DIR: &str = "/var/run/postgresql";
 const DEFAULT_PORT: u16 = 5432;
 
 /// libpq's keywords that are not understood here; any other unknown word is not repeated in an error, because a badly
@@ -96,24 +82,6 @@ pub struct Target {
     database: String,
     options: Option<String>,
     read_write: bool,
-}
-
-/// One socket to try.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Address {
-    /// The path of a Unix socket.
-    Unix(PathBuf),
-    /// An address and port.
-    Tcp(SocketAddr),
-}
-
-impl fmt::Display for Address {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unix(path) => write!(f, "socket {}", path.display()),
-            Self::Tcp(address) => address.fmt(f),
-        }
-    }
 }
 
 impl Target {
@@ -192,10 +160,7 @@ fn endpoints(config: &Config) -> Result<Vec<(Endpoint, u16)>, TargetError> {
     let counts =
         || TargetError::Counts { hosts: hosts.len(), hostaddrs: hostaddrs.len(), ports: ports.len() };
     let all: Vec<Endpoint> = match (hosts, hostaddrs) {
-        ([], []) => {
-            let dir = DEFAULT_SOCKET_DIRS.into_iter().find(|dir| Path::new(dir).is_dir());
-            vec![Endpoint::Unix(PathBuf::from(dir.unwrap_or(DEFAULT_SOCKET_DIRS[0])))]
-        }
+        ([], []) => vec![Endpoint::Unix(PathBuf::from(DEFAULT_SOCKET_DIR))],
         (hosts, []) => hosts.iter().map(endpoint).collect(),
         (hosts, numeric) if hosts.is_empty() || hosts.len() == numeric.len() => {
             numeric.iter().copied().map(Endpoint::Numeric).collect()
@@ -231,77 +196,6 @@ fn syntax_error(error: &tokio_postgres::Error) -> TargetError {
         "not of either form".to_owned()
     };
     TargetError::Syntax { reason }
-}
-
-impl Address {
-    /// Connects, with keepalive and user timeout set on TCP.
-    ///
-    /// # Errors
-    /// What the system said, or that it took longer than `limit`.
-    pub async fn dial(&self, limit: Duration) -> io::Result<Stream> {
-        let dialled = async {
-            match self {
-                Self::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
-                Self::Tcp(address) => {
-                    let stream = TcpStream::connect(address).await?;
-                    stream.set_nodelay(true)?;
-                    let socket = SockRef::from(&stream);
-                    socket.set_tcp_user_timeout(Some(TCP_USER_TIMEOUT))?;
-                    socket.set_tcp_keepalive(
-                        &TcpKeepalive::new()
-                            .with_time(KEEPALIVE_IDLE)
-                            .with_interval(KEEPALIVE_INTERVAL)
-                            .with_retries(KEEPALIVE_COUNT),
-                    )?;
-                    Ok(Stream::Tcp(stream))
-                }
-            }
-        };
-        tokio::time::timeout(limit, dialled).await.unwrap_or_else(|_| {
-            Err(io::Error::new(io::ErrorKind::TimedOut, format!("no answer within {limit:?}")))
-        })
-    }
-}
-
-/// A connected socket.
-#[derive(Debug)]
-pub enum Stream {
-    /// On this machine.
-    Unix(UnixStream),
-    /// Anywhere.
-    Tcp(TcpStream),
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Unix(s) => Pin::new(s).poll_read(cx, buf),
-            Self::Tcp(s) => Pin::new(s).poll_read(cx, buf),
-        }
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Self::Unix(s) => Pin::new(s).poll_write(cx, bytes),
-            Self::Tcp(s) => Pin::new(s).poll_write(cx, bytes),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Unix(s) => Pin::new(s).poll_flush(cx),
-            Self::Tcp(s) => Pin::new(s).poll_flush(cx),
-        }
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Self::Unix(s) => Pin::new(s).poll_shutdown(cx),
-            Self::Tcp(s) => Pin::new(s).poll_shutdown(cx),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! 0 BEGIN; SET LOCAL …; the command
-//! 1 SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; SET LOCAL synchronous_commit = on
+//! 1 SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; SET LOCAL …
 //! 2 SELECT yardmaster.complete(…)
 //! 3 COMMIT
 //! 4 DISCARD ALL                     (says nothing about the attempt)
