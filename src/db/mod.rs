@@ -17,6 +17,7 @@ pub mod catalog;
 pub mod client;
 mod client_error;
 pub mod connect;
+pub mod dial;
 pub mod error;
 pub mod frames;
 pub mod inspect;
