@@ -54,7 +54,8 @@ async fn stop_service(world: &mut World, which: usize, dice: &mut Dice) -> &'sta
     }
     // Grace, the end of sessions and the release of the office; more while PostgreSQL is away.
     let code = service.ended(Duration::from_secs(20)).await;
-    assert_eq!(code, Some(0), "SIGTERM did not end service {} in order\n{}", service.name, world.logs());
+    let name = service.name;
+    assert_eq!(code, Some(0), "SIGTERM did not end service {name} in order\n{}", world.logs());
     world.services[which].start();
     "service terminated"
 }

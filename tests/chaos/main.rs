@@ -11,6 +11,8 @@
 mod dice;
 mod faults;
 mod limits;
+#[path = "../support/mod.rs"]
+mod support;
 mod verdict;
 mod work;
 mod world;

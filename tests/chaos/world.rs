@@ -1,7 +1,7 @@
 //! The victims: a PostgreSQL of our own and two services side by side on it.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -9,6 +9,8 @@ use nix::unistd::Pid;
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
 use yardmaster::cluster::{Binaries, Cluster, ClusterOptions, StopMode};
+
+use crate::support::yardmaster;
 
 /// The global limit of the services.
 pub const LIMIT: usize = 8;
@@ -120,18 +122,11 @@ impl Service {
             "cancel.grace=500ms".to_owned(),
             "shutdown.grace=300ms".to_owned(),
         ];
-        let mut command = Command::new(env!("CARGO_BIN_EXE_yardmaster"));
-        command.args(["serve", "--database", &self.url]);
+        let mut command = yardmaster(&["serve", "--database", &self.url]);
         for setting in settings {
             command.args(["--set", &setting]);
         }
-        for (name, _) in std::env::vars_os() {
-            let name = name.to_string_lossy().into_owned();
-            if name.starts_with("PG") || name.starts_with("YARDMASTER") || name == "DATABASE_URL" {
-                command.env_remove(name);
-            }
-        }
-        command.env("RUST_BACKTRACE", "1").stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.env("RUST_BACKTRACE", "1").stdout(Stdio::null()).stderr(log);
         self.child = Some(command.spawn().unwrap());
     }
 
