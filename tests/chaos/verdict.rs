@@ -8,7 +8,9 @@ use tokio_postgres::Client;
 const CLAIMS: &[(&str, &str)] = &[
     (
         "every task has ended",
-        "SELECT task_id, name, status FROM yardmaster.task WHERE status NOT IN ('done', 'error', 'unscheduled', 'cancelled')",
+        "SELECT t.name, s, j.paused FROM yardmaster.task t LEFT JOIN yardmaster.task_state s ON s.task_id = t.task_id
+           LEFT JOIN yardmaster.job_state j ON j.job_id = t.job_id
+          WHERE t.status NOT IN ('done', 'error', 'unscheduled', 'cancelled')",
     ),
     (
         "every job has ended",
