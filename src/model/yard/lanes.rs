@@ -1,7 +1,8 @@
 //! What the Yard knows of each lane's queue: a window of its next ready tasks.
 //!
 //! A window is exact as far as it goes: no ready task of the lane precedes or lies between its keys. `more` says that
-//! something may lie behind its end. Whatever makes tasks ready tells the first of them, and the window is cut there.
+//! something may lie behind its end. Whatever makes tasks ready tells the first of them: within what is known, the window
+//! is cut there; behind it nothing is learnt, since others may lie in between.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -58,6 +59,10 @@ impl Lanes {
     /// Tasks became ready in the lane, the first of them at `key`.
     pub(super) fn readied(&mut self, id: LaneId, key: QueueKey) {
         let Some(track) = self.tracks.get_mut(&id) else { return };
+        // Behind what is known nothing is learnt: others may lie between.
+        if track.more && track.end().is_none_or(|end| end < key) {
+            return;
+        }
         let keep = track.window.partition_point(|k| *k < key);
         track.window.truncate(keep);
         track.window.push_back(key);
@@ -173,6 +178,18 @@ mod tests {
         assert_eq!(known(&lanes), [3]);
         assert!(lanes.wants_windows(4), "5 and 6 are to be read again");
         assert_eq!(lanes.window_requests(4)[0].after, Some(key(3)));
+    }
+
+    #[test]
+    fn a_task_that_becomes_ready_behind_what_is_known_hides_none_in_between() {
+        let mut lanes = lanes(&[5, 6]);
+        lanes.readied(LANE, key(9));
+        assert_eq!(known(&lanes), [5, 6]);
+        assert_eq!(lanes.window_requests(4)[0].after, Some(key(6)));
+        lanes.window(Window { lane: LANE, keys: vec![key(8), key(9)], more: false });
+        // Now the end is known, and what comes behind it is the next.
+        lanes.readied(LANE, key(11));
+        assert_eq!(known(&lanes), [5, 6, 8, 9, 11]);
     }
 
     #[test]
