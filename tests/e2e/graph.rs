@@ -93,6 +93,21 @@ async fn impossible_dependencies_are_refused_when_they_can_be_seen() {
     assert_eq!(db.statuses(job).await, ["runnable", "blocked", "blocked"]);
 }
 
+/// Scenario 13: also when the edge that closes the cycle points to an earlier task, as most edges do.
+#[tokio::test]
+async fn a_cycle_is_refused_whichever_edge_comes_last() {
+    let db = Db::new().await;
+    let later = "2100-01-01T00:00:00Z";
+    let task = json!({ "command": "SELECT 1", "not_before": later });
+    let job = db.submit(json!({ "task": [task, task, task] })).await;
+    let [a, b, c] = db.tasks(job).await[..] else { panic!("three tasks") };
+    let edge = "INSERT INTO yardmaster.task_depend (job_id, task_id, depends_on) VALUES ($1, $2, $3)";
+    db.alice.execute(edge, &[&job, &a, &c]).await.unwrap();
+    db.alice.execute(edge, &[&job, &b, &a]).await.unwrap();
+    let refused = db.alice.execute(edge, &[&job, &c, &b]).await.unwrap_err();
+    assert!(refused.as_db_error().unwrap().message().contains("close a cycle"), "{refused:?}");
+}
+
 /// Scenario 13, SPEC 2: what shows only after the commits is refused at admission.
 #[tokio::test]
 async fn a_cycle_closed_by_two_transactions_is_an_error() {

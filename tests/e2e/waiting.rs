@@ -45,7 +45,7 @@ async fn a_wait_that_could_never_end_is_refused() {
     let says = wait_error(&db.alice, &call).await;
     assert!(says.contains("repeatable read"), "{says}");
     db.alice("ROLLBACK; BEGIN").await;
-    let (own, _) = db.submit_one("SELECT 1").await;
+    let own = db.submit(serde_json::json!({ "task": [{ "command": "SELECT 1" }] })).await;
     let says = wait_error(&db.alice, &format!("job_wait({own})")).await;
     assert!(says.contains("was submitted in this transaction"), "{says}");
     db.alice("ROLLBACK").await;
