@@ -31,7 +31,7 @@ async fn a_cancel_reaches_every_task_of_the_job() {
         let [t0, t1, t2] = db.tasks(job).await[..] else { panic!("three tasks") };
         db.await_task(t0, "done").await;
         db.await_task(t1, "running").await;
-        db.await_true("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'").await;
+        db.await_true("SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()").await;
         db.cancel(job).await;
         let committed = std::time::Instant::now();
         let seen = eventually(Duration::from_secs(5), async || {
@@ -55,7 +55,8 @@ async fn a_cancelled_statement_ends_at_once() {
     let db = Db::new().await;
     let _service = Service::start(&db).await;
     let (job, task) = db.submit_one("SELECT pg_sleep(60)").await;
-    db.await_task(task, "running").await;
+    let pid = db.await_task(task, "running").await.pid.unwrap();
+    db.await_true(&format!("SELECT wait_event = 'PgSleep' FROM pg_stat_activity WHERE pid = {pid}")).await;
     let asked = std::time::Instant::now();
     db.cancel(job).await;
     let task = db.await_task(task, "cancelled").await;

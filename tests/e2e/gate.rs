@@ -23,6 +23,16 @@ impl Gate {
         wait_at(self.number)
     }
 
+    /// Waits until this many commands wait at the gate: the claim comes before the command.
+    pub async fn await_waiters(&self, db: &Db, count: u32) {
+        db.await_true(&format!(
+            "SELECT count(*) = {count} FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND objid = {}
+                AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            self.number
+        ))
+        .await;
+    }
+
     /// Lets everybody through.
     pub async fn open(self) {
         self.holder.execute("SELECT pg_advisory_unlock($1)", &[&self.number]).await.unwrap();

@@ -32,9 +32,11 @@ async fn a_running_task_shows_its_backend() {
     assert_eq!(task.message, None);
     assert_eq!(db.job(job).await, "running");
     let pid = task.pid.expect("a running task has a backend");
-    let seen =
-        format!("SELECT application_name || ' as ' || usename FROM pg_stat_activity WHERE pid = {pid}");
-    assert_eq!(db.value(&seen).await, format!("yardmaster {job}/{id}/1 as alice"));
+    // The claim comes first, the name with the command.
+    db.await_true(&format!(
+        "SELECT application_name = 'yardmaster {job}/{id}/1' AND usename = 'alice' FROM pg_stat_activity WHERE pid = {pid}"
+    ))
+    .await;
     gate.open().await;
     db.await_job(job, "finished").await;
 }

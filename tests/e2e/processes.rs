@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use crate::gate::Gate;
 use crate::support::{Db, Launch, Service};
 
-/// Fails if two backends of this task are at it at once.
+/// Is at most one backend at this task?
 async fn at_most_one(db: &Db, job: i64, task: i64) -> bool {
     let sql = format!(
-        "SELECT count(*) <= 1 FROM pg_stat_activity WHERE application_name LIKE 'yardmaster {job}/{task}/%' AND state = 'active'"
+        "SELECT count(*) <= 1 FROM pg_stat_activity
+          WHERE datname = current_database() AND state = 'active' AND application_name LIKE 'yardmaster {job}/{task}/%'"
     );
     db.value(&sql).await == "t"
 }

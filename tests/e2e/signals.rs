@@ -37,8 +37,8 @@ async fn a_task_that_ends_within_the_grace_is_done() {
     let db = Db::new().await;
     let gate = Gate::close(&db, 1).await;
     let mut service = Launch::on(&db).settings("[shutdown]\ngrace = \"1m\"").start().await;
-    let (job, task) = db.submit_one(&gate.command()).await;
-    db.await_task(task, "running").await;
+    let (job, _) = db.submit_one(&gate.command()).await;
+    gate.await_waiters(&db, 1).await;
     service.signal(Signal::SIGTERM);
     service.await_log("terminating").await;
     gate.open().await;

@@ -66,7 +66,7 @@ async fn a_wait_in_sql_hears_within_150_ms() {
             Instant::now()
         });
         db.await_true(
-            "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%job_wait%' AND usename = 'alice'",
+            "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%job_wait%' AND usename = 'alice' AND datname = current_database()",
         )
         .await;
         gate.open().await;
