@@ -70,6 +70,8 @@ CREATE TABLE yardmaster.task_depend (
 CREATE INDEX task_depend_dependants ON yardmaster.task_depend (depends_on, task_id);
 CREATE INDEX task_depend_submit_xid ON yardmaster.task_depend (submit_xid, task_id);
 CREATE INDEX task_depend_job ON yardmaster.task_depend (job_id);
+-- Every cycle has an edge onto a later task, so a job without one (the usual file) needs no search for cycles.
+CREATE INDEX task_depend_upward ON yardmaster.task_depend (job_id) WHERE depends_on > task_id AND refused IS NULL;
 
 -- Steering is by request: the row commits with its sender's transaction, the leader carries it out after.
 CREATE TABLE yardmaster.request (

@@ -113,7 +113,9 @@ impl Db {
 
     /// psql, without anybody's settings, as this user.
     pub fn psql(&self, user: &str, sql: &str) -> Command {
-        let mut command = Command::new(self.cluster.bin_dir.join("psql"));
+        // Beside the server if it is there; distributions put it elsewhere too.
+        let beside = self.cluster.bin_dir.join("psql");
+        let mut command = Command::new(if beside.exists() { beside } else { "psql".into() });
         command.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql, &self.url(user)]);
         command
     }
