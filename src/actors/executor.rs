@@ -17,7 +17,8 @@ use super::runner::Runner;
 use super::siding::SessionReturned;
 use crate::db::{AttemptEnd, AttemptName, Completion, Order};
 use crate::messages::{
-    AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, Resolve, Resolved, SlotPermit, TaskFinished, TaskLeft,
+    AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, Resolve, Resolved, SlotPermit, TaskFinished,
+    TaskLeft,
 };
 use crate::model::{Backend, ClaimedTask, Outcome, SessionKey};
 use crate::sql::{self, Inspection};
@@ -133,7 +134,11 @@ impl Handler<AbandonTask> for Executor {
 enum Ended {
     Certain(Outcome),
     /// `own` says why we ended it ourselves, if we did.
-    Doubt { fatal: Option<(String, String)>, message: String, own: Option<Own> },
+    Doubt {
+        fatal: Option<(String, String)>,
+        message: String,
+        own: Option<Own>,
+    },
 }
 
 /// Why we ended a run ourselves.
@@ -150,11 +155,20 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
     let guard = OutcomeGuard::new(task, attempt, assignment.permit, peers.crashed.clone());
     let mut session = assignment.session.take();
     let server_started = session.as_ref().map(|s| s.server_started());
-    let run = Run { task: &assignment.task, completion: &assignment.completion, grace: assignment.grace, peers: &peers };
+    let run = Run {
+        task: &assignment.task,
+        completion: &assignment.completion,
+        grace: assignment.grace,
+        peers: &peers,
+    };
 
     let ended = match &mut session {
         Some(session) => run.command(session.as_mut(), &mut nudges).await,
-        None => Ended::Doubt { fatal: None, message: "the service that ran the attempt was lost".to_owned(), own: None },
+        None => Ended::Doubt {
+            fatal: None,
+            message: "the service that ran the attempt was lost".to_owned(),
+            own: None,
+        },
     };
     let mut reusable = None;
     if let Some(session) = session {
@@ -216,7 +230,9 @@ impl Run<'_> {
             Inspection::NonTransactional => self.watched(session, false, nudges).await,
             Inspection::RetryOutside => match self.watched(session, true, nudges).await {
                 // Both are raised before or without lasting effect, and the transaction was rolled back.
-                Ended::Certain(Outcome::Failed { sqlstate, .. }) if sqlstate == "2D000" || sqlstate == "25001" => {
+                Ended::Certain(Outcome::Failed { sqlstate, .. })
+                    if sqlstate == "2D000" || sqlstate == "25001" =>
+                {
                     self.watched(session, false, nudges).await
                 }
                 ended => ended,
@@ -225,7 +241,12 @@ impl Run<'_> {
     }
 
     /// Runs the command and watches for nudges and the timeout meanwhile.
-    async fn watched(&self, session: &mut dyn Runner, transactional: bool, nudges: &mut watch::Receiver<Nudge>) -> Ended {
+    async fn watched(
+        &self,
+        session: &mut dyn Runner,
+        transactional: bool,
+        nudges: &mut watch::Receiver<Nudge>,
+    ) -> Ended {
         let canceller = session.canceller();
         let backend = session.backend();
         let order = Order { name: AttemptName::from(self.task), command: &self.task.command };
@@ -235,7 +256,11 @@ impl Run<'_> {
         let mut end_at: Option<Instant> = None;
         let mut heard = Nudge::None;
 
-        let mut run = if transactional { session.run_transactional(order, self.completion) } else { session.run_plain(order) };
+        let mut run = if transactional {
+            session.run_transactional(order, self.completion)
+        } else {
+            session.run_plain(order)
+        };
         let end = loop {
             tokio::select! {
                 biased;
@@ -277,13 +302,18 @@ impl Run<'_> {
                 Ended::Certain(Outcome::Done { message })
             }
             AttemptEnd::Failed { sqlstate, message } => match own {
-                Some(Own::Interrupt) if sqlstate == "57014" => {
-                    Ended::Certain(Outcome::Interrupted { revoked: false, message: "the service was stopped".to_owned() })
+                Some(Own::Interrupt) if sqlstate == "57014" => Ended::Certain(Outcome::Interrupted {
+                    revoked: false,
+                    message: "the service was stopped".to_owned(),
+                }),
+                Some(Own::Timeout(limit)) if sqlstate == "57014" => {
+                    failed(&sqlstate, timed_out(&message, limit))
                 }
-                Some(Own::Timeout(limit)) if sqlstate == "57014" => failed(&sqlstate, timed_out(&message, limit)),
                 Some(_) | None => Ended::Certain(Outcome::Failed { sqlstate, message, revoked: false }),
             },
-            AttemptEnd::NotSent { message } => Ended::Certain(Outcome::Interrupted { revoked: false, message }),
+            AttemptEnd::NotSent { message } => {
+                Ended::Certain(Outcome::Interrupted { revoked: false, message })
+            }
             AttemptEnd::Doubt { fatal, message } => Ended::Doubt { fatal, message, own },
         }
     }
@@ -304,25 +334,25 @@ impl Run<'_> {
             (true, None) => self.task.timeout.unwrap_or(PATIENCE),
             (true, Some(_)) | (false, _) => Duration::ZERO,
         };
-        let resolved = loop {
-            match self.peers.resolve.send(Resolve { task: self.task.clone(), patience }).await {
-                Ok(Resolved::Unknown) => return None,
-                Ok(resolved) => break resolved,
-                // The Ledger is gone: the process is ending.
-                Err(_) => return None,
-            }
-        };
+        // Without an answer the Ledger is gone, and the process is ending.
+        let resolved = self.peers.resolve.send(Resolve { task: self.task.clone(), patience }).await.ok()?;
         Some(match resolved {
             Resolved::Committed => Outcome::Done { message },
             Resolved::Revoked { server_started } => {
                 let same_server = session_server.is_some() && server_started == session_server;
                 match (own, fatal) {
-                    (Some(Own::Timeout(limit)), _) => {
-                        Outcome::Failed { sqlstate: "57014".to_owned(), message: timed_out(&message, limit), revoked: true }
-                    }
+                    (Some(Own::Timeout(limit)), _) => Outcome::Failed {
+                        sqlstate: "57014".to_owned(),
+                        message: timed_out(&message, limit),
+                        revoked: true,
+                    },
                     // Somebody ended this one backend while the server stayed up: a failure, not an interruption.
-                    (None, Some((sqlstate, _))) if same_server => Outcome::Failed { sqlstate, message, revoked: true },
-                    (Some(Own::Cancel | Own::Interrupt) | None, _) => Outcome::Interrupted { revoked: true, message },
+                    (None, Some((sqlstate, _))) if same_server => {
+                        Outcome::Failed { sqlstate, message, revoked: true }
+                    }
+                    (Some(Own::Cancel | Own::Interrupt) | None, _) => {
+                        Outcome::Interrupted { revoked: true, message }
+                    }
                 }
             }
             Resolved::Unknown => return None,

@@ -26,7 +26,8 @@ use crate::db::catalog::{Catalog, request};
 use crate::db::connect::{self, Purpose};
 use crate::db::{AttemptName, DbError, TicketKeys, migrate};
 use crate::messages::{
-    EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker, TookOffice, TurnError,
+    EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker,
+    TookOffice, TurnError,
 };
 use crate::model::{Turn, TurnReply};
 use crate::settings::Settings;
@@ -131,7 +132,9 @@ impl Handler<Resolve> for Ledger {
         Box::pin(async move {
             let mut told = false;
             loop {
-                let Ok(at) = desk.wait_for(Option::is_some).await.map(|d| (*d).clone()) else { return Resolved::Unknown };
+                let Ok(at) = desk.wait_for(Option::is_some).await.map(|d| (*d).clone()) else {
+                    return Resolved::Unknown;
+                };
                 let Some(Desk { control, office }) = at else { continue };
                 if epoch.is_some_and(|e| e != office) {
                     return Resolved::Unknown;
@@ -312,7 +315,12 @@ impl Keeper {
         let keys = recover::ticket_keys(&control).await?;
         let mut catalog = Catalog::new(turn_client, office).await?;
         let live = catalog.live().await?;
-        tracing::info!(epoch = office.epoch.0, instance, "{}", if resumed.is_some() { "office resumed" } else { "office taken" });
+        tracing::info!(
+            epoch = office.epoch.0,
+            instance,
+            "{}",
+            if resumed.is_some() { "office resumed" } else { "office taken" }
+        );
         self.desk.send_replace(Some(Desk { control: Rc::new(control), office }));
         self.superiors.took.do_send(TookOffice {
             epoch: office.epoch,

@@ -6,16 +6,19 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use actix::{Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, MessageResult, Recipient, WrapFuture};
+use actix::{
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, MessageResult, Recipient, WrapFuture,
+};
 
 use super::executor::{Assignment, Executor, Peers};
 use super::runner::{OpenFailure, Runner, SessionSource};
 use super::siding::{SessionReturned, Siding};
 use crate::db::Completion;
 use crate::messages::{
-    AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot, InterruptTask,
-    LostOffice, Publish, Reload, RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant,
-    Snapshot, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice, TurnError, Wake, WakeAt,
+    AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot,
+    InterruptTask, LostOffice, Publish, Reload, RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits,
+    SlotAnswer, SlotPermit, SlotWant, Snapshot, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice,
+    TurnError, Wake, WakeAt,
 };
 use crate::model::yard::{Answer, Effect, Input, Rules, Seat, Want, Yard};
 use crate::model::{ClaimedTask, Epoch, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
@@ -133,7 +136,9 @@ impl Monitor {
             }
             Effect::WakeAt(due) => self.colleagues.due.do_send(WakeAt(due)),
             Effect::StartGrace => {
-                ctx.run_later(self.settings.shutdown.grace, |monitor, ctx| monitor.feed(Input::GraceOver, ctx));
+                ctx.run_later(self.settings.shutdown.grace, |monitor, ctx| {
+                    monitor.feed(Input::GraceOver, ctx)
+                });
             }
             Effect::Stop { clean } => (self.colleagues.stopped)(clean),
         }
@@ -169,7 +174,8 @@ impl Monitor {
         for (offer, seat) in turn.offers.iter_mut().zip(seats) {
             let session = if seat.sessionless() { None } else { self.siding.take(&seat.key) };
             offer.backend = session.as_ref().map(|s| s.backend());
-            let place = self.granted.remove(&seat.want).map(|permit| Place { permit, session, key: seat.key });
+            let place =
+                self.granted.remove(&seat.want).map(|permit| Place { permit, session, key: seat.key });
             self.places.push(place);
         }
         self.turn_number += 1;
@@ -220,8 +226,11 @@ impl Monitor {
         ctx: &mut Context<Self>,
     ) {
         let Some(office) = &self.office else { return };
-        let completion =
-            Completion { epoch: office.epoch, token: office.token, ticket: (office.tickets.0)(&task, &key.owner) };
+        let completion = Completion {
+            epoch: office.epoch,
+            token: office.token,
+            ticket: (office.tickets.0)(&task, &key.owner),
+        };
         let peers = Peers {
             finished: ctx.address().recipient(),
             left: ctx.address().recipient(),
@@ -233,16 +242,23 @@ impl Monitor {
         let (id, attempt) = (task.task, task.attempt);
         tracing::debug!(job = task.job.0, task = id.0, attempt, "attempt started");
         self.running.insert(id, (task.clone(), key.clone()));
-        let assignment = Assignment { task, key, session, completion, permit, grace: self.settings.cancel.grace };
+        let assignment =
+            Assignment { task, key, session, completion, permit, grace: self.settings.cancel.grace };
         self.executors.insert(id, (attempt, Executor::new(assignment, peers).start()));
     }
 
     /// Somebody must find out what became of an attempt; its slots are taken meanwhile, whatever the limits say.
     fn adopt(&mut self, live: LiveAttempt, ctx: &mut Context<Self>) {
-        let owner = self.yard.lane(live.claimed.lane).map(|l: &Lane| l.session.owner.clone()).unwrap_or_default();
+        let owner =
+            self.yard.lane(live.claimed.lane).map(|l: &Lane| l.session.owner.clone()).unwrap_or_default();
         let key = SessionKey { node: live.node, owner };
         let task = live.claimed;
-        tracing::info!(job = task.job.0, task = task.task.0, attempt = task.attempt, "outcome unknown: finding out");
+        tracing::info!(
+            job = task.job.0,
+            task = task.task.0,
+            attempt = task.attempt,
+            "outcome unknown: finding out"
+        );
         let (id, cancelling) = (task.task, live.cancelling);
         let asked = self.colleagues.adopt.send(AdoptSlots(vec![live.nodes])).into_actor(self);
         ctx.spawn(asked.map(move |permits, monitor, ctx| {
@@ -277,7 +293,12 @@ impl Monitor {
         ctx.spawn(opened.map(move |opened, monitor, ctx| monitor.opened(key, opened, ctx)));
     }
 
-    fn opened(&mut self, key: SessionKey, opened: Result<Box<dyn Runner>, OpenFailure>, ctx: &mut Context<Self>) {
+    fn opened(
+        &mut self,
+        key: SessionKey,
+        opened: Result<Box<dyn Runner>, OpenFailure>,
+        ctx: &mut Context<Self>,
+    ) {
         match opened {
             Ok(session) => {
                 if self.troubled.remove(&key).is_some() {
@@ -293,10 +314,15 @@ impl Monitor {
             Err(OpenFailure::Later { message }) => {
                 let failures = self.troubled.entry(key.clone()).or_insert(0);
                 if *failures == 0 {
-                    tracing::warn!(owner = key.owner, node = key.node, "no session could be opened, trying again: {message}");
+                    tracing::warn!(
+                        owner = key.owner,
+                        node = key.node,
+                        "no session could be opened, trying again: {message}"
+                    );
                 }
                 *failures += 1;
-                let pause = std::time::Duration::from_millis(100 * 2u64.saturating_pow((*failures).min(6))).min(MAX_BACK_OFF);
+                let pause = std::time::Duration::from_millis(100 * 2u64.saturating_pow((*failures).min(6)))
+                    .min(MAX_BACK_OFF);
                 ctx.notify_later(SessionsRetried(key.clone()), pause.mul_f64(0.75 + chance() / 2.0));
                 self.feed(Input::SessionFailed(key), ctx);
             }
@@ -412,7 +438,11 @@ impl Handler<Crashed> for Monitor {
         if self.executors.get(&crash.task).is_none_or(|(attempt, _)| *attempt != crash.attempt) {
             return;
         }
-        tracing::error!(task = crash.task.0, attempt = crash.attempt, "an executor crashed; finding out what became of its attempt");
+        tracing::error!(
+            task = crash.task.0,
+            attempt = crash.attempt,
+            "an executor crashed; finding out what became of its attempt"
+        );
         self.executors.remove(&crash.task);
         if let (Some((task, key)), Some(permit)) = (self.running.remove(&crash.task), crash.permit) {
             self.execute(task, key, None, permit, ctx);
@@ -440,7 +470,10 @@ impl Handler<Terminate> for Monitor {
     type Result = ();
 
     fn handle(&mut self, _: Terminate, ctx: &mut Self::Context) {
-        tracing::info!("terminating: nothing new starts, running tasks have {:?}", self.settings.shutdown.grace);
+        tracing::info!(
+            "terminating: nothing new starts, running tasks have {:?}",
+            self.settings.shutdown.grace
+        );
         self.feed(Input::Terminate, ctx);
     }
 }
@@ -463,7 +496,11 @@ impl Handler<Reload> for Monitor {
         let (live, restart): (Vec<_>, Vec<_>) = changes.iter().partition(|c| c.reloadable);
         tracing::info!(
             "settings reloaded: {}{}",
-            if live.is_empty() { "nothing changed".to_owned() } else { live.into_iter().map(say).collect::<Vec<_>>().join(", ") },
+            if live.is_empty() {
+                "nothing changed".to_owned()
+            } else {
+                live.into_iter().map(say).collect::<Vec<_>>().join(", ")
+            },
             if restart.is_empty() {
                 String::new()
             } else {

@@ -22,7 +22,11 @@ pub trait Runner: Send + 'static {
     /// Makes what cancels the next run; call it before the run.
     fn canceller(&self) -> Box<dyn Fn() -> LocalBoxFuture<'static, ()>>;
     /// Runs a command in a transaction that ends with its completion record.
-    fn run_transactional<'a>(&'a mut self, order: Order<'a>, completion: &'a Completion) -> LocalBoxFuture<'a, AttemptEnd>;
+    fn run_transactional<'a>(
+        &'a mut self,
+        order: Order<'a>,
+        completion: &'a Completion,
+    ) -> LocalBoxFuture<'a, AttemptEnd>;
     /// Runs a command outside a transaction.
     fn run_plain<'a>(&'a mut self, order: Order<'a>) -> LocalBoxFuture<'a, AttemptEnd>;
     /// Closes it and waits, for a moment, until its backend has ended.
@@ -66,7 +70,11 @@ impl Runner for Session {
         })
     }
 
-    fn run_transactional<'a>(&'a mut self, order: Order<'a>, completion: &'a Completion) -> LocalBoxFuture<'a, AttemptEnd> {
+    fn run_transactional<'a>(
+        &'a mut self,
+        order: Order<'a>,
+        completion: &'a Completion,
+    ) -> LocalBoxFuture<'a, AttemptEnd> {
         async move { Session::run_transactional(self, &order, completion).await }.boxed_local()
     }
 

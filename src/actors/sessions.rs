@@ -33,24 +33,34 @@ impl DbSessions {
 
     /// Where a node is.
     fn target(&self, node: &str, settings: &Settings) -> Result<Target, OpenFailure> {
-        let refused = |sqlstate: &str, message: String| OpenFailure::Refused { sqlstate: sqlstate.to_owned(), message };
+        let refused =
+            |sqlstate: &str, message: String| OpenFailure::Refused { sqlstate: sqlstate.to_owned(), message };
         if !node.is_empty() {
             let Some(declared) = settings.nodes.get(node) else {
-                return Err(refused("42704", format!("ERROR: node \"{node}\" is not declared\nHINT: Declare it as [nodes.{node}] in Settings.toml and reload.")));
+                return Err(refused(
+                    "42704",
+                    format!(
+                        "ERROR: node \"{node}\" is not declared\nHINT: Declare it as [nodes.{node}] in Settings.toml and reload."
+                    ),
+                ));
             };
             if declared.url.is_some() {
                 return Err(refused(
                     "0A000",
-                    format!("ERROR: node \"{node}\" has a url of its own; running commands on another database is not supported yet"),
+                    format!(
+                        "ERROR: node \"{node}\" has a url of its own; running commands on another database is not supported yet"
+                    ),
                 ));
             }
         }
-        Target::parse(&self.home_url).map_err(|e| refused("08001", format!("ERROR: the database URL cannot be used: {e}")))
+        Target::parse(&self.home_url)
+            .map_err(|e| refused("08001", format!("ERROR: the database URL cannot be used: {e}")))
     }
 }
 
 fn password(target: &Target, owner: &str, settings: &Settings) -> Result<Option<String>, String> {
-    let variable: String = owner.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
+    let variable: String =
+        owner.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
     if let Ok(password) = std::env::var(format!("{PASSWORD_VARIABLE}{variable}")) {
         return Ok(Some(password));
     }
@@ -69,9 +79,12 @@ impl SessionSource for DbSessions {
                 message: format!("ERROR: login as role \"{}\" refused: {message}", key.owner),
                 sqlstate,
             };
-            let password = password(&target, &key.owner, &settings).map_err(|e| refused("28000".to_owned(), e))?;
+            let password =
+                password(&target, &key.owner, &settings).map_err(|e| refused("28000".to_owned(), e))?;
             let bytes = settings.tasks.max_message_bytes as usize;
-            match open(&target, &key.owner, password.as_deref(), settings.sessions.connect_timeout, bytes).await {
+            match open(&target, &key.owner, password.as_deref(), settings.sessions.connect_timeout, bytes)
+                .await
+            {
                 Ok(session) => Ok(Box::new(session) as Box<dyn Runner>),
                 Err(OpenError::Refused { sqlstate, message }) => Err(refused(sqlstate, message)),
                 Err(e @ (OpenError::TooMany { .. } | OpenError::Unreachable { .. })) => {

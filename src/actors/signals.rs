@@ -30,7 +30,10 @@ impl SignalActor {
     ///
     /// # Errors
     /// When the signal cannot be listened to.
-    pub fn reload(to: Recipient<Reload>, read: impl Fn() -> Result<Settings, SettingsError> + 'static) -> std::io::Result<()> {
+    pub fn reload(
+        to: Recipient<Reload>,
+        read: impl Fn() -> Result<Settings, SettingsError> + 'static,
+    ) -> std::io::Result<()> {
         let heard = move || match read() {
             Ok(settings) => to.do_send(Reload(Box::new(settings))),
             Err(e) => tracing::error!("reload refused, nothing changed: {e}"),

@@ -53,7 +53,12 @@ impl Service {
     /// Starts the actors, bottom-up. Must be called inside an actix system.
     ///
     /// `applied` hears the settings of each reload.
-    pub fn start(config: Config, home_url: String, settings: &Settings, applied: Rc<dyn Fn(&Settings)>) -> Service {
+    pub fn start(
+        config: Config,
+        home_url: String,
+        settings: &Settings,
+        applied: Rc<dyn Fn(&Settings)>,
+    ) -> Service {
         let (end, ends) = mpsc::channel(4);
         let (reach, reached) = watch::channel(false);
         let sessions = Rc::new(DbSessions::new(home_url, settings.clone()));
@@ -77,7 +82,8 @@ impl Service {
                 },
             )
             .start();
-            let listener = Box::new(move |hint: Box<dyn Fn()>| listen::listen(config.clone(), hint).boxed_local());
+            let listener =
+                Box::new(move |hint: Box<dyn Fn()>| listen::listen(config.clone(), hint).boxed_local());
             let waker = Waker::new(monitor.recipient(), Some(listener)).start();
             let for_reload = Rc::clone(&sessions);
             let colleagues = Colleagues {
@@ -99,7 +105,8 @@ impl Service {
             addresses = Some((ledger, waker));
             Monitor::new(settings.clone(), colleagues, sessions)
         });
-        let (ledger, waker) = addresses.expect("the closure above has run: create calls it before it returns");
+        let (ledger, waker) =
+            addresses.expect("the closure above has run: create calls it before it returns");
         Service { monitor, ledger, limiter, waker, ends, reached }
     }
 
@@ -108,9 +115,14 @@ impl Service {
     ///
     /// # Errors
     /// When a signal cannot be listened to.
-    pub fn hear_signals(&self, read: impl Fn() -> Result<Settings, SettingsError> + 'static) -> Result<(), AppError> {
-        SignalActor::relay(SignalKind::terminate(), self.terminate(), || Terminate).map_err(AppError::Signals)?;
-        SignalActor::relay(SignalKind::interrupt(), self.cancel_all(), || CancelAll).map_err(AppError::Signals)?;
+    pub fn hear_signals(
+        &self,
+        read: impl Fn() -> Result<Settings, SettingsError> + 'static,
+    ) -> Result<(), AppError> {
+        SignalActor::relay(SignalKind::terminate(), self.terminate(), || Terminate)
+            .map_err(AppError::Signals)?;
+        SignalActor::relay(SignalKind::interrupt(), self.cancel_all(), || CancelAll)
+            .map_err(AppError::Signals)?;
         SignalActor::reload(self.monitor.clone().recipient(), read).map_err(AppError::Signals)
     }
 

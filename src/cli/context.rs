@@ -112,7 +112,8 @@ fn environment() -> Vec<(String, String)> {
 /// The mistakes, each rendered with its place.
 pub fn parse_job_file(name: &str, text: &str) -> Result<Value, Vec<String>> {
     if name.ends_with(".json") {
-        return serde_json::from_str(text).map_err(|e| vec![format!("{name}:{}:{}: {e}", e.line(), e.column())]);
+        return serde_json::from_str(text)
+            .map_err(|e| vec![format!("{name}:{}:{}: {e}", e.line(), e.column())]);
     }
     match jobfile::parse(name, text, None) {
         Ok(job) => Ok(job.to_submission()),

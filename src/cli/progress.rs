@@ -3,6 +3,7 @@
 //! It draws what [`JobProgress`] looks say and asks nothing itself. However many tasks there are, the number of
 //! lines is bounded: failures are shown longest.
 
+use std::io::Write;
 use std::time::Duration;
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -73,34 +74,14 @@ impl Screen {
         if self.is_silent() {
             return;
         }
-        let mut lines = Vec::new();
-        for (now, glance) in
-            looks.iter().flat_map(|look| look.news.iter().map(|glance| (look.job.now, glance)))
-        {
-            let lines_used =
-                if glance.status == TaskStatus::Done { &mut self.good_lines } else { &mut self.bad_lines };
-            let is_live = matches!(self.mode, Mode::Live { .. });
-            let limit = match glance.status == TaskStatus::Done {
-                true if is_live => 0,
-                true => MAX_GOOD_LINES,
-                false => MAX_BAD_LINES,
-            };
-            if *lines_used < limit {
-                *lines_used += 1;
-                lines.push(news_line(now, glance));
-            } else if !is_live {
-                self.summed_up.get_or_insert_with(Instant::now);
-            }
-        }
-        let total = Total::of(looks);
+        let lines = self.lines(looks);
         match &mut self.mode {
             Mode::Silent => {}
             Mode::Lines => {
-                lines.iter().for_each(|line| eprintln!("{line}"));
-                if self.summed_up.is_some_and(|at| at.elapsed() >= SUM_UP_EVERY) {
-                    self.summed_up = Some(Instant::now());
-                    let now = looks.first().map_or(Timestamp::UNIX_EPOCH, |look| look.job.now);
-                    eprintln!("{} {}", text::clock(now), total.line());
+                let mut err = std::io::stderr().lock();
+                for line in lines {
+                    // There is nowhere left to report that standard error is closed.
+                    let _ = writeln!(err, "{line}");
                 }
             }
             Mode::Live { all, bar, running } => {
@@ -108,12 +89,42 @@ impl Screen {
                     // A terminal that is gone has nobody to tell.
                     let _ = all.println(line);
                 }
+                let total = Total::of(looks);
                 bar.set_length(u64::try_from(total.tasks).unwrap_or(0));
                 bar.set_position(u64::try_from(total.ended()).unwrap_or(0));
                 bar.set_message(total.line());
                 draw_running(all, running, &running_lines(looks));
             }
         }
+    }
+
+    /// The lines that a look is worth, within what is left of the bounds. A bar tells by itself what went well.
+    fn lines(&mut self, looks: &[JobProgress]) -> Vec<String> {
+        let is_live = matches!(self.mode, Mode::Live { .. });
+        let mut lines = Vec::new();
+        for (now, glance) in
+            looks.iter().flat_map(|look| look.news.iter().map(|glance| (look.job.now, glance)))
+        {
+            let (used, limit) = match glance.status == TaskStatus::Done {
+                true if is_live => continue,
+                true => (&mut self.good_lines, MAX_GOOD_LINES),
+                false => (&mut self.bad_lines, MAX_BAD_LINES),
+            };
+            if *used < limit {
+                *used += 1;
+                lines.push(news_line(now, glance));
+            } else if !is_live && self.summed_up.is_none() {
+                self.summed_up = Some(Instant::now());
+                lines.push("… there is more than is worth a line each; sums follow".to_owned());
+            }
+        }
+        if self.summed_up.is_some_and(|at| at.elapsed() >= SUM_UP_EVERY)
+            && let Some(look) = looks.first()
+        {
+            self.summed_up = Some(Instant::now());
+            lines.push(format!("{} {}", text::clock(look.job.now), Total::of(looks).line()));
+        }
+        lines
     }
 
     /// Removes the bar, so that the cursor is where results go.
@@ -126,9 +137,16 @@ impl Screen {
     }
 }
 
+/// An interrupted wait leaves no half-drawn bar behind.
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
 fn live(output: &Output) -> Mode {
     let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
-    let template = if output.colour_err { "{bar:28.cyan/dim} {msg}" } else { "{bar:28} {msg}" };
+    let template = if output.colour_err { "{bar:28.cyan/dim} {wide_msg}" } else { "{bar:28} {wide_msg}" };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = all.add(ProgressBar::new(0).with_style(style.progress_chars("━╸─")));
     Mode::Live { all, bar, running: Vec::new() }
@@ -143,7 +161,7 @@ fn draw_running(all: &MultiProgress, bars: &mut Vec<ProgressBar>, lines: &[Strin
     }
     while bars.len() < lines.len() {
         let style =
-            ProgressStyle::with_template("  {msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
+            ProgressStyle::with_template("  {wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner());
         bars.push(all.add(ProgressBar::new_spinner().with_style(style)));
     }
     bars.iter().zip(lines).for_each(|(bar, line)| bar.set_message(line.clone()));
@@ -264,7 +282,8 @@ impl Total {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::TaskId;
+    use crate::db::inspect::jobs::Job;
+    use crate::model::{JobId, JobStatus, TaskId};
 
     fn glance(status: TaskStatus, message: Option<&str>) -> TaskGlance {
         let start: Timestamp = "2026-11-30T12:03:04Z".parse().unwrap();
@@ -295,6 +314,40 @@ mod tests {
             again.ends_with("failed at attempt 2, will be tried again: ERROR: deadlock detected"),
             "{again}"
         );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn twenty_thousand_tasks_make_a_bounded_number_of_lines_and_failures_are_among_them() {
+        let now: Timestamp = "2026-11-30T12:03:09Z".parse().unwrap();
+        let job = Job {
+            job_id: JobId(1),
+            state: JobStatus::Running,
+            paused: false,
+            job_type: None,
+            description: None,
+            owner: "alice".to_owned(),
+            submitted_by: "alice".to_owned(),
+            priority: 0,
+            key: None,
+            tasks: 20_000,
+            tasks_done: 19_000,
+            tasks_failed: 1_000,
+            submitted_at: now,
+            started_at: Some(now),
+            finished_at: None,
+            now,
+        };
+        let mut news = vec![glance(TaskStatus::Done, None); 19_000];
+        news.extend(vec![glance(TaskStatus::Error, Some("ERROR: x")); 1_000]);
+        let look = JobProgress { job, running: Vec::new(), news };
+        let mut screen = Screen::new(Mode::Lines, true);
+        let lines = screen.lines(std::slice::from_ref(&look));
+        assert_eq!(lines.len(), MAX_GOOD_LINES + MAX_BAD_LINES + 1);
+        assert_eq!(lines.iter().filter(|line| line.ends_with("ERROR: x")).count(), MAX_BAD_LINES);
+        tokio::time::advance(SUM_UP_EVERY).await;
+        let lines = screen.lines(&[look]);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].ends_with("19,000/20,000 done, 1,000 failed  0.0s"), "{lines:?}");
     }
 
     #[test]

@@ -87,7 +87,12 @@ pub fn run(context: &Context, args: RunArgs) -> Result<Exit, CliError> {
 }
 
 /// Submits and follows the jobs; the first Ctrl-C cancels them, the second one leaves at once.
-async fn watch(context: &Context, url: &str, jobs: &[Value], interrupts: &mut Signal) -> Result<Exit, CliError> {
+async fn watch(
+    context: &Context,
+    url: &str,
+    jobs: &[Value],
+    interrupts: &mut Signal,
+) -> Result<Exit, CliError> {
     let mut connection = client::connect(url).await?;
     let ids = steer::submit(&mut connection.client, jobs).await.map_err(submission)?;
     let goal = Goal { desired: None, timeout: None };

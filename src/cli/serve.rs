@@ -38,7 +38,8 @@ pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
                 tracing::error!("log.level: {e}");
             }
         };
-        let mut service = Service::start(home.config()?, home.service_url.clone(), &settings, Rc::new(applied));
+        let mut service =
+            Service::start(home.config()?, home.service_url.clone(), &settings, Rc::new(applied));
         let sources = context.sources();
         service.hear_signals(move || {
             Settings::load(&sources).map(|mut s| {

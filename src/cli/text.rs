@@ -39,13 +39,20 @@ pub fn inert_lines(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// A line of a message is cut to so many characters where it stands in a table or beside others.
+const MAX_HEADLINE: usize = 500;
+
 /// The one line of a message worth showing in a table: the error if there is one, else the first line.
 pub fn headline(message: &str) -> Cow<'_, str> {
     let is_error =
         |line: &&str| ["ERROR:", "FATAL:", "PANIC:"].iter().any(|severity| line.starts_with(severity));
     let line =
         message.lines().rev().find(is_error).or_else(|| message.lines().find(|line| !line.trim().is_empty()));
-    inert(line.unwrap_or_default())
+    let line = line.unwrap_or_default();
+    match line.char_indices().nth(MAX_HEADLINE) {
+        None => inert(line),
+        Some((end, _)) => Cow::Owned(format!("{}…", inert(&line[..end]))),
+    }
 }
 
 /// A duration in at most two units: `0.4s`, `12s`, `3m 04s`, `2h 05m`, `3d 4h`.
@@ -131,6 +138,7 @@ mod tests {
         );
         assert_eq!(headline("\nINSERT 0 3\nUPDATE 1"), "INSERT 0 3");
         assert_eq!(headline(""), "");
+        assert_eq!(headline(&"ä".repeat(9000)).chars().count(), MAX_HEADLINE + 1);
     }
 
     #[test]

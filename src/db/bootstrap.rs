@@ -29,9 +29,15 @@ const CREATE_DATABASE: &str = "CREATE DATABASE yardmaster";
 pub async fn bootstrap(admin: &Config) -> Result<(), DbError> {
     let (client, _): (Client, _) = connect::connect(admin, Purpose::Migrate).await?;
     client.batch_execute(ROLE).await.map_err(DbError::postgres("create the role yardmaster"))?;
-    let found = client.query_opt(HAS_DATABASE, &[]).await.map_err(DbError::postgres("look for the database yardmaster"))?;
+    let found = client
+        .query_opt(HAS_DATABASE, &[])
+        .await
+        .map_err(DbError::postgres("look for the database yardmaster"))?;
     if found.is_none() {
-        client.batch_execute(CREATE_DATABASE).await.map_err(DbError::postgres("create the database yardmaster"))?;
+        client
+            .batch_execute(CREATE_DATABASE)
+            .await
+            .map_err(DbError::postgres("create the database yardmaster"))?;
     }
     Ok(())
 }

@@ -64,7 +64,9 @@ impl Purpose {
 pub fn parse_url(url: &str) -> Result<Config, DbError> {
     url.parse::<Config>().map_err(|e| {
         let reason = std::error::Error::source(&e).map(ToString::to_string).unwrap_or_else(|| e.to_string());
-        DbError::Url(format!("{reason}; expected postgresql://user@host:port/database or host=… user=… dbname=…"))
+        DbError::Url(format!(
+            "{reason}; expected postgresql://user@host:port/database or host=… user=… dbname=…"
+        ))
     })
 }
 

@@ -57,7 +57,10 @@ impl DbError {
         match self {
             DbError::Postgres { source, .. } => source.code().map(SqlState::code),
             DbError::Deposed(_) => Some(EPOCH_IS_OVER),
-            DbError::Url(_) | DbError::Unreachable { .. } | DbError::Timeout { .. } | DbError::Unsuitable(_) => None,
+            DbError::Url(_)
+            | DbError::Unreachable { .. }
+            | DbError::Timeout { .. }
+            | DbError::Unsuitable(_) => None,
         }
     }
 
@@ -68,7 +71,9 @@ impl DbError {
             DbError::Postgres { source, .. } => match source.code().map(SqlState::code) {
                 // Read-only for a while (25006), resources (53), operator intervention (57), serialization and
                 // deadlock (40), a lock not available (55P03), connection exceptions (08).
-                Some(code) => code == "25006" || code == "55P03" || ["53", "57", "40", "08"].contains(&&code[..2]),
+                Some(code) => {
+                    code == "25006" || code == "55P03" || ["53", "57", "40", "08"].contains(&&code[..2])
+                }
                 None => true,
             },
             DbError::Url(_) | DbError::Deposed(_) | DbError::Unsuitable(_) => false,

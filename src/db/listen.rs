@@ -45,7 +45,9 @@ async fn once(config: &Config, hint: &impl Fn(), back_off: &mut Duration) -> Res
                 match heard {
                     Ok(Ok(row)) if row.get::<_, i64>(0) > 0 => {}
                     Ok(Ok(_)) => return Ok(()),
-                    Ok(Err(e)) => return Err(DbError::postgres("ask the listening connection for a sign of life")(e)),
+                    Ok(Err(e)) => {
+                        return Err(DbError::postgres("ask the listening connection for a sign of life")(e));
+                    }
                     Err(_) => {
                         return Err(DbError::Timeout {
                             context: "ask the listening connection for a sign of life",

@@ -61,7 +61,12 @@ SELECT a.pid, a.usename::text, a.application_name FROM pg_catalog.pg_locks l JOI
 
 /// The version of the catalog that this binary works with.
 pub fn own_version() -> i32 {
-    embedded::migrations::runner().get_migrations().iter().map(|m| i32::try_from(m.version()).unwrap_or(0)).max().unwrap_or(0)
+    embedded::migrations::runner()
+        .get_migrations()
+        .iter()
+        .map(refinery::Migration::version)
+        .max()
+        .unwrap_or(0)
 }
 
 /// What a migration found and did.
@@ -82,15 +87,22 @@ pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
     let (mut client, _) = connect::connect(config, Purpose::Migrate).await?;
     check_server(&client).await?;
     // The scans of these statements are catalogs and one-row tables; the service's plan settings do not matter.
-    client.batch_execute("SET lock_timeout = '10s'").await.map_err(DbError::postgres("prepare the migration"))?;
+    client
+        .batch_execute("SET lock_timeout = '10s'")
+        .await
+        .map_err(DbError::postgres("prepare the migration"))?;
     lock(&client).await?;
 
-    let owner = client.query_opt(SCHEMA_OWNER, &[]).await.map_err(DbError::postgres("look for the schema"))?;
+    let owner =
+        client.query_opt(SCHEMA_OWNER, &[]).await.map_err(DbError::postgres("look for the schema"))?;
     client.batch_execute(CREATE_ROLES).await.map_err(DbError::postgres(
         "create the roles yardmaster_owner, yardmaster_user, yardmaster_monitor and yardmaster_admin (needs CREATEROLE, once)",
     ))?;
     match owner.map(|row| row.get::<_, String>(0)) {
-        None => client.batch_execute(CREATE_SCHEMA).await.map_err(DbError::postgres("create the schema yardmaster"))?,
+        None => client
+            .batch_execute(CREATE_SCHEMA)
+            .await
+            .map_err(DbError::postgres("create the schema yardmaster"))?,
         Some(owner) if owner == "yardmaster_owner" => {}
         Some(owner) => {
             return Err(DbError::Unsuitable(format!(
@@ -98,7 +110,10 @@ pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
             )));
         }
     }
-    client.batch_execute("SET ROLE yardmaster_owner").await.map_err(DbError::postgres("become yardmaster_owner"))?;
+    client
+        .batch_execute("SET ROLE yardmaster_owner")
+        .await
+        .map_err(DbError::postgres("become yardmaster_owner"))?;
 
     let from = applied(&client).await?;
     let own = own_version();
@@ -108,7 +123,10 @@ pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
     if from < own {
         let mut runner = embedded::migrations::runner();
         runner.set_migration_table_name(HISTORY);
-        runner.run_async(&mut client).await.map_err(|e| DbError::Unsuitable(format!("migrate the catalog: {}", chain(&e))))?;
+        runner
+            .run_async(&mut client)
+            .await
+            .map_err(|e| DbError::Unsuitable(format!("migrate the catalog: {}", chain(&e))))?;
     }
     Ok(Migrated { from, to: own })
 }
@@ -146,7 +164,10 @@ async fn check_server(client: &Client) -> Result<(), DbError> {
     if !(140_000..190_000).contains(&number) {
         return Err(DbError::Unsuitable(format!("PostgreSQL {text} is not supported: 14 to 18 are")));
     }
-    let row = client.query_one("SELECT pg_backend_pid()", &[]).await.map_err(DbError::postgres("look for a pooler"))?;
+    let row = client
+        .query_one("SELECT pg_backend_pid()", &[])
+        .await
+        .map_err(DbError::postgres("look for a pooler"))?;
     if row.get::<_, i32>(0) != first_pid {
         return Err(DbError::Unsuitable(
             "two statements ran on different backends: there is a transaction pooler in between, through which locks and LISTEN \
@@ -165,7 +186,14 @@ async fn lock(client: &Client) -> Result<(), DbError> {
             let holder = client.query_opt(LOCK_HOLDER, &[&LOCK_KEY]).await.ok().flatten();
             let holder = holder.map_or_else(
                 || "unknown".to_owned(),
-                |row| format!("pid {}, role {}, {}", row.get::<_, i32>(0), row.get::<_, String>(1), row.get::<_, String>(2)),
+                |row| {
+                    format!(
+                        "pid {}, role {}, {}",
+                        row.get::<_, i32>(0),
+                        row.get::<_, String>(1),
+                        row.get::<_, String>(2)
+                    )
+                },
             );
             Err(DbError::Unsuitable(format!(
                 "another session holds the migration lock for more than {} s ({holder}): wait for it or end it",
@@ -173,7 +201,9 @@ async fn lock(client: &Client) -> Result<(), DbError> {
             )))
         }
         Ok(Err(e)) => Err(DbError::postgres("take the migration lock")(e)),
-        Err(_) => Err(DbError::Timeout { context: "take the migration lock", seconds: LOCK_WAIT.as_secs() + 2 }),
+        Err(_) => {
+            Err(DbError::Timeout { context: "take the migration lock", seconds: LOCK_WAIT.as_secs() + 2 })
+        }
     }
 }
 

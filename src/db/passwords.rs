@@ -25,7 +25,13 @@ pub enum PasswordFileError {
 ///
 /// # Errors
 /// When the file cannot be read, or can be read by group or others.
-pub fn find(path: &Path, host: &str, port: u16, database: &str, user: &str) -> Result<Option<String>, PasswordFileError> {
+pub fn find(
+    path: &Path,
+    host: &str,
+    port: u16,
+    database: &str,
+    user: &str,
+) -> Result<Option<String>, PasswordFileError> {
     use std::os::unix::fs::PermissionsExt;
     let read = |source| PasswordFileError::Read { path: path.to_owned(), source };
     if std::fs::metadata(path).map_err(read)?.permissions().mode() & 0o077 != 0 {

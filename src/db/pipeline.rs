@@ -12,10 +12,12 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::error::DbError;
 
+type Answer<'a> = MaybeDone<BoxFuture<'a, Result<Vec<Row>, Error>>>;
+
 /// A list of statements on one connection, to be sent in one go.
 pub struct Pipeline<'a> {
     client: &'a Client,
-    steps: Vec<(&'static str, MaybeDone<BoxFuture<'a, Result<Vec<Row>, Error>>>)>,
+    steps: Vec<(&'static str, Answer<'a>)>,
 }
 
 /// Where the answer of a statement will be found.
@@ -40,7 +42,12 @@ impl<'a> Pipeline<'a> {
     }
 
     /// Adds a prepared statement; `context` names it in an error.
-    pub fn query(&mut self, context: &'static str, statement: &'a Statement, params: &[&'a (dyn ToSql + Sync)]) -> Step {
+    pub fn query(
+        &mut self,
+        context: &'static str,
+        statement: &'a Statement,
+        params: &[&'a (dyn ToSql + Sync)],
+    ) -> Step {
         let (client, params) = (self.client, params.to_vec());
         let future = async move { client.query(statement, &params).await };
         self.steps.push((context, maybe_done(future.boxed())));

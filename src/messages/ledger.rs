@@ -42,9 +42,11 @@ pub struct TookOffice {
     pub tickets: TicketMaker,
 }
 
-/// Makes the ticket of an attempt that runs at home.
+type MakeTicket = dyn Fn(&ClaimedTask, &str) -> Vec<u8> + Send + Sync;
+
+/// Makes the ticket of an attempt that runs at home, from the claim and the owner's name.
 #[derive(Clone)]
-pub struct TicketMaker(pub std::sync::Arc<dyn Fn(&ClaimedTask, &str) -> Vec<u8> + Send + Sync>);
+pub struct TicketMaker(pub std::sync::Arc<MakeTicket>);
 
 impl std::fmt::Debug for TicketMaker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -10,7 +10,14 @@ pub mod ledger;
 pub mod slots;
 
 pub use control::{CancelAll, Reload, Terminate};
-pub use dispatch::{AbandonTask, CancelTask, Crashed, InterruptTask, SessionsRetried, TaskFinished, TaskLeft, Wake, WakeAt};
+pub use dispatch::{
+    AbandonTask, CancelTask, Crashed, InterruptTask, SessionsRetried, TaskFinished, TaskLeft, Wake, WakeAt,
+};
 pub use inspect::{GetSnapshot, Snapshot};
-pub use ledger::{EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker, TookOffice, TurnError};
-pub use slots::{AcquireSlots, AdoptSlots, GetSlots, SetLimits, SlotAnswer, SlotPermit, SlotWant, SlotsReturned};
+pub use ledger::{
+    EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker,
+    TookOffice, TurnError,
+};
+pub use slots::{
+    AcquireSlots, AdoptSlots, GetSlots, SetLimits, SlotAnswer, SlotPermit, SlotWant, SlotsReturned,
+};

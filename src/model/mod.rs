@@ -22,6 +22,6 @@ pub use retry::RetryPolicy;
 pub use rollup::job_status;
 pub use slots::{Full, Limits, SlotGrant, SlotTable};
 pub use status::{JobStatus, TaskStatus};
-pub use turn::{LiveAttempt, Offer, Turn, TurnReply, Window, WindowRequest};
 pub use task::{Backend, ClaimedTask, Ending, Outcome, Settlement};
 pub use transcript::{Report, Transcript};
+pub use turn::{LiveAttempt, Offer, Turn, TurnReply, Window, WindowRequest};

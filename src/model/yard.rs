@@ -25,7 +25,8 @@ use std::time::Duration;
 
 use super::retry::{RetryPolicy, after_interruption};
 use super::{
-    ClaimedTask, Ending, JobId, Lane, LaneId, LiveAttempt, Offer, Outcome, SessionKey, Settlement, TaskId, Turn, TurnReply,
+    ClaimedTask, Ending, JobId, Lane, LaneId, LiveAttempt, Offer, Outcome, SessionKey, Settlement, TaskId,
+    Turn, TurnReply,
 };
 use lanes::Lanes;
 use sessions::Sessions;
@@ -318,7 +319,9 @@ impl Yard {
             Input::SlotsAnswered(answers) => self.slots_answered(&answers, &mut effects),
             Input::TurnTaken(reply) => self.turn_taken(*reply, &mut effects),
             Input::TurnFailed { in_doubt } => self.turn_failed(in_doubt, &mut effects),
-            Input::Finished { task, attempt, outcome, chance } => self.finished(task, attempt, outcome, chance),
+            Input::Finished { task, attempt, outcome, chance } => {
+                self.finished(task, attempt, outcome, chance)
+            }
             Input::Left { task, attempt } => {
                 if self.running.get(&task).is_some_and(|r| r.task.attempt == attempt) {
                     self.running.remove(&task);
@@ -362,8 +365,11 @@ impl Yard {
                     self.cancel(task, effects);
                 }
             } else if !settling {
-                let running =
-                    Running { task: attempt.claimed.clone(), node: attempt.node.clone(), cancelling: attempt.cancelling };
+                let running = Running {
+                    task: attempt.claimed.clone(),
+                    node: attempt.node.clone(),
+                    cancelling: attempt.cancelling,
+                };
                 self.running.insert(task, running);
                 effects.push(Effect::Adopt(Box::new(attempt)));
             }
@@ -384,10 +390,8 @@ impl Yard {
         self.unsettled.clear();
         self.hot.clear();
         self.awaited.clear();
-        if let Some(round) = self.round.take() {
-            if !round.turn.offers.is_empty() {
-                effects.push(Effect::BurnSeats);
-            }
+        if self.round.take().is_some_and(|round| !round.turn.offers.is_empty()) {
+            effects.push(Effect::BurnSeats);
         }
     }
 
@@ -407,7 +411,8 @@ impl Yard {
             settlements: std::mem::take(&mut self.unsettled),
             ..Turn::default()
         };
-        let windows_due = self.mode == Mode::Accepting && self.lanes.wants_windows(self.rules.max_task_executors);
+        let windows_due =
+            self.mode == Mode::Accepting && self.lanes.wants_windows(self.rules.max_task_executors);
         if wants.is_empty() && !turn.look && turn.settlements.is_empty() && !windows_due {
             return;
         }
@@ -427,7 +432,12 @@ impl Yard {
         let mut add = |lane: &Lane| {
             let ready = idle.take(&lane.session);
             if ready || self.sessions.may_open(&lane.session) {
-                wants.push(Want { lane: lane.id, key: lane.session.clone(), nodes: lane.nodes.clone(), ready });
+                wants.push(Want {
+                    lane: lane.id,
+                    key: lane.session.clone(),
+                    nodes: lane.nodes.clone(),
+                    ready,
+                });
             }
             wants.len() < limit
         };
@@ -540,7 +550,9 @@ impl Yard {
     fn start(&mut self, offer: usize, task: ClaimedTask, seat: &Seat, effects: &mut Vec<Effect>) {
         let running = Running { task: task.clone(), node: seat.key.node.clone(), cancelling: false };
         let outcome = match &seat.refusal {
-            Some((sqlstate, message)) => Outcome::Failed { sqlstate: sqlstate.clone(), message: message.clone(), revoked: false },
+            Some((sqlstate, message)) => {
+                Outcome::Failed { sqlstate: sqlstate.clone(), message: message.clone(), revoked: false }
+            }
             None if self.mode == Mode::Accepting => {
                 self.running.insert(task.task, running);
                 effects.push(Effect::Start { offer, task });
@@ -583,9 +595,10 @@ impl Yard {
                 let failures = u32::try_from(task.retry_count).unwrap_or(0);
                 own.as_ref().unwrap_or(&self.rules.retry).decide(failures, sqlstate, chance)
             }
-            Outcome::Interrupted { .. } => {
-                after_interruption(u32::try_from(task.interruptions).unwrap_or(0), self.rules.max_interruptions)
-            }
+            Outcome::Interrupted { .. } => after_interruption(
+                u32::try_from(task.interruptions).unwrap_or(0),
+                self.rules.max_interruptions,
+            ),
         };
         Settlement {
             job: task.job,
@@ -601,11 +614,9 @@ impl Yard {
     // ---------------------------------------------------------------- cancelling and leaving
 
     fn cancel(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
-        if let Some(running) = self.running.get_mut(&task) {
-            if !running.cancelling {
-                running.cancelling = true;
-                effects.push(Effect::Cancel(task));
-            }
+        if let Some(running) = self.running.get_mut(&task).filter(|r| !r.cancelling) {
+            running.cancelling = true;
+            effects.push(Effect::Cancel(task));
         }
     }
 
@@ -655,7 +666,8 @@ impl Yard {
             Mode::Standby | Mode::Accepting | Mode::Stopped => false,
         };
         // Without an office nothing can be settled, and a successor will recover what is left.
-        let settled = self.running.is_empty() && self.unsettled.is_empty() && self.round.is_none() || !self.in_office;
+        let settled =
+            self.running.is_empty() && self.unsettled.is_empty() && self.round.is_none() || !self.in_office;
         let waits = self.mode == Mode::CancellingAll && !self.awaited.is_empty() && self.in_office;
         if leaving && settled && !waits && !self.stop_sent {
             let clean = self.awaited.is_empty();

@@ -38,17 +38,7 @@ async fn a_request_is_told_with_the_leaders_answer() {
     yard.sql("INSERT INTO yardmaster.job_spec (owner) VALUES ('alice'); INSERT INTO yardmaster.task_spec (job_id, owner, command) VALUES (1, 'alice', 'SELECT 1')").await;
     yard.admit().await;
     let child = yard.command(&["job", "cancel", "1"]).spawn().unwrap();
-    loop {
-        let n = yard
-            .client
-            .execute("UPDATE yardmaster.request SET handled_at = now(), outcome = 'cancelled 1 task'", &[])
-            .await
-            .unwrap();
-        if n > 0 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    yard.until("UPDATE yardmaster.request SET handled_at = now(), outcome = 'cancelled 1 task'").await;
     let told = Told::of(child.wait_with_output().unwrap()).exits(0);
     assert_eq!(told.out, "cancel job 1: cancelled 1 task\n");
     assert_eq!(told.err, "");

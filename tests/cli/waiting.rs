@@ -1,7 +1,5 @@
 //! Waiting: goals, misses, limits, Ctrl-C.
 
-use std::time::Duration;
-
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -19,11 +17,11 @@ async fn a_job_of_two(yard: &Yard) {
 
 /// Waits until a command has a connection of its own, so that what follows happens while it waits.
 async fn until_connected(yard: &Yard) {
-    let sql = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%yardmaster.job j%'
-               AND pid <> pg_backend_pid()";
-    while yard.client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    yard.until(
+        "SELECT FROM pg_stat_activity WHERE datname = current_database() AND query LIKE '%yardmaster.job j%'
+            AND pid <> pg_backend_pid()",
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -95,6 +93,26 @@ async fn submit_and_wait_prints_a_line_for_each_ending() {
     for words in [" task 1 one done in ", " task 2 two failed after ", ": ERROR: division by zero\n"] {
         assert!(told.err.contains(words), "{words} is not in {}", told.err);
     }
+    let (bad, good) = (told.out.find("2  two   error").unwrap(), told.out.find("1  one   done").unwrap());
+    assert!(bad < good, "failures come first: {}", told.out);
+}
+
+#[tokio::test]
+async fn the_closing_table_of_a_large_job_is_bounded() {
+    let yard = Yard::new().await;
+    let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
+    let tasks = vec![serde_json::json!({ "command": "SELECT 1" }); 3000];
+    std::fs::write(file.path(), serde_json::json!({ "task": tasks }).to_string()).unwrap();
+    let child = yard.command(&["job", "submit", file.path().to_str().unwrap(), "--wait"]).spawn().unwrap();
+    until_connected(&yard).await;
+    yard.admit().await;
+    yard.sql("UPDATE yardmaster.task_state SET status = 'done', ready = false, attempt = 1, finished_at = clock_timestamp() WHERE task_id < 3000").await;
+    yard.claim(3000).await;
+    yard.settle(3000, false).await;
+    let told = Told::of(child.wait_with_output().unwrap()).exits(1);
+    assert!(told.out.contains("\n… and 2,960 more\n"), "{}", told.out);
+    assert!(told.out.lines().nth(2).unwrap().contains("3000"), "the failure comes first: {}", told.out);
+    assert!(told.err.lines().count() < 400, "{}", told.err.lines().count());
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use tokio_postgres::{Client, NoTls};
 
@@ -28,6 +29,9 @@ const ROLES: &str = "
             CREATE ROLE refused LOGIN; CREATE ROLE locked LOGIN PASSWORD 'hush-hush';
         END IF;
     END $$";
+
+/// More than anything takes here; a test that waits longer has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One test's database.
 pub struct Yard {
@@ -70,6 +74,16 @@ impl Yard {
 
     pub async fn sql(&self, sql: &str) {
         self.client.batch_execute(sql).await.unwrap();
+    }
+
+    /// Repeats a statement until it finds or changes a row.
+    pub async fn until(&self, sql: &str) {
+        let found = async {
+            while self.client.execute(sql, &[]).await.unwrap() == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, found).await.expect(sql);
     }
 
     /// The leader gives a sign of life.

@@ -50,6 +50,9 @@ pub(super) async fn submit(context: &Context, args: SubmitArgs) -> Result<Exit, 
     }
     let goal = Goal { desired: None, timeout: None };
     wait::jobs(&connection.client, &ids, goal, &mut Screen::everywhere(&context.output)).await?;
+    if !context.output.is_json() {
+        summary::table(&context.output, &connection.client, &ids).await?;
+    }
     summary::ends(&context.output, &connection.client, &ids).await
 }
 

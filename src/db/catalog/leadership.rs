@@ -74,6 +74,9 @@ pub async fn take_office(client: &Client, instance: &str) -> Result<Office, DbEr
 /// # Errors
 /// When the statement fails: nothing is known then.
 pub async fn renew(client: &Client, office: Office) -> Result<bool, DbError> {
-    let n = client.execute(RENEW, &[&office.epoch.0, &office.token]).await.map_err(DbError::postgres("renew the office"))?;
+    let n = client
+        .execute(RENEW, &[&office.epoch.0, &office.token])
+        .await
+        .map_err(DbError::postgres("renew the office"))?;
     Ok(n == 1)
 }

@@ -30,7 +30,8 @@ impl Mark {
     pub fn parse(snapshot: &str) -> Mark {
         let mut parts = snapshot.split(':').skip(1);
         let xmax = parts.next().unwrap_or("0").to_owned();
-        let xip = parts.next().unwrap_or("").split(',').filter(|x| !x.is_empty()).map(str::to_owned).collect();
+        let xip =
+            parts.next().unwrap_or("").split(',').filter(|x| !x.is_empty()).map(str::to_owned).collect();
         Mark { snapshot: snapshot.to_owned(), xmax, xip }
     }
 }
@@ -164,7 +165,10 @@ mod tests {
     #[test]
     fn a_snapshot_is_taken_apart() {
         let mark = Mark::parse("10:25:10,12,20");
-        assert_eq!((mark.xmax.as_str(), mark.xip.as_slice()), ("25", &["10".to_owned(), "12".into(), "20".into()][..]));
+        assert_eq!(
+            (mark.xmax.as_str(), mark.xip.as_slice()),
+            ("25", &["10".to_owned(), "12".into(), "20".into()][..])
+        );
         assert_eq!(Mark::parse("10:10:").xip, Vec::<String>::new());
     }
 }

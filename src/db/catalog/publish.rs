@@ -38,11 +38,18 @@ pub const STATEMENTS: &[(&str, &str)] = &[("NODES", NODES), ("SETTINGS", SETTING
 ///
 /// # Errors
 /// When a statement fails; the next reload or office publishes again.
-pub async fn publish(client: &Client, nodes: &[PublishedNode], settings: &[(&str, String)]) -> Result<(), DbError> {
+pub async fn publish(
+    client: &Client,
+    nodes: &[PublishedNode],
+    settings: &[(&str, String)],
+) -> Result<(), DbError> {
     let names: Vec<&str> = nodes.iter().map(|n| n.name.as_str()).collect();
     let limits: Vec<i32> = nodes.iter().map(|n| n.max_task_executors).collect();
     let tracked: Vec<Option<i32>> = nodes.iter().map(|n| n.max_tracked_tasks).collect();
-    client.execute(NODES, &[&names, &limits, &tracked]).await.map_err(DbError::postgres("publish the nodes"))?;
+    client
+        .execute(NODES, &[&names, &limits, &tracked])
+        .await
+        .map_err(DbError::postgres("publish the nodes"))?;
     let mut keys: Vec<&str> = settings.iter().map(|(k, _)| *k).collect();
     let mut values: Vec<&str> = settings.iter().map(|(_, v)| v.as_str()).collect();
     // Its presence says that the list of nodes can be trusted.

@@ -133,7 +133,10 @@ pub async fn resolve(
 /// # Errors
 /// When the server cannot be asked.
 pub async fn server_started(client: &Client) -> Result<jiff::Timestamp, DbError> {
-    let row = client.query_one(SERVER_STARTED, &[]).await.map_err(DbError::postgres("ask when the server started"))?;
+    let row = client
+        .query_one(SERVER_STARTED, &[])
+        .await
+        .map_err(DbError::postgres("ask when the server started"))?;
     Ok(row.get(0))
 }
 
@@ -151,7 +154,10 @@ pub async fn ticket_keys(client: &Client) -> Result<TicketKeys, DbError> {
 /// # Errors
 /// When the statement fails, for instance for want of the role `pg_signal_backend`.
 pub async fn terminate(client: &Client, backend: Backend) -> Result<(), DbError> {
-    client.query_one(TERMINATE, &[&backend.pid, &backend.start]).await.map_err(DbError::postgres("end a backend"))?;
+    client
+        .query_one(TERMINATE, &[&backend.pid, &backend.start])
+        .await
+        .map_err(DbError::postgres("end a backend"))?;
     Ok(())
 }
 
@@ -173,7 +179,10 @@ async fn end(client: &Client, backend: Backend) -> Result<(), DbError> {
 }
 
 async fn alive(client: &Client, backend: Backend) -> Result<Liveness, DbError> {
-    let row = client.query_one(ALIVE, &[&backend.pid, &backend.start]).await.map_err(DbError::postgres("look for a backend"))?;
+    let row = client
+        .query_one(ALIVE, &[&backend.pid, &backend.start])
+        .await
+        .map_err(DbError::postgres("look for a backend"))?;
     Ok(if row.get::<_, i64>(0) > 0 { Liveness::Alive } else { Liveness::Gone })
 }
 

@@ -144,7 +144,9 @@ impl Given {
             };
             let (outcome, sqlstate, message) = match &s.outcome {
                 Outcome::Done { message } => ("done", None, message),
-                Outcome::Failed { sqlstate, message, revoked: _ } => ("failed", Some(sqlstate.clone()), message),
+                Outcome::Failed { sqlstate, message, revoked: _ } => {
+                    ("failed", Some(sqlstate.clone()), message)
+                }
                 Outcome::Interrupted { message, revoked: _ } => ("interrupted", None, message),
             };
             let (ending, delay) = match s.ending {

@@ -16,7 +16,8 @@ use super::look::{self, Found, Mark, RequestKind};
 use super::{admit, claim, request, settle};
 use crate::model::graph;
 use crate::model::{
-    Ending, JobId, JobStatus, Lane, LaneId, LiveAttempt, QueueKey, SessionKey, TaskId, Turn, TurnReply, Window,
+    Ending, JobId, JobStatus, Lane, LaneId, LiveAttempt, QueueKey, SessionKey, TaskId, Turn, TurnReply,
+    Window,
 };
 
 const FENCE: &str = "SELECT yardmaster.fence($1, $2)";
@@ -63,7 +64,13 @@ statements! {
 
 /// Every statement of the catalog with its name, for the test that prepares them all.
 pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
-    let families = [OWN, super::leadership::STATEMENTS, super::publish::STATEMENTS, super::recover::STATEMENTS, request::STATEMENTS];
+    let families = [
+        OWN,
+        super::leadership::STATEMENTS,
+        super::publish::STATEMENTS,
+        super::recover::STATEMENTS,
+        request::STATEMENTS,
+    ];
     families.into_iter().flatten().copied().collect()
 }
 
@@ -94,7 +101,10 @@ pub struct Catalog {
 
 impl std::fmt::Debug for Catalog {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Catalog").field("office", &self.office).field("seen", &self.seen.snapshot).finish_non_exhaustive()
+        f.debug_struct("Catalog")
+            .field("office", &self.office)
+            .field("seen", &self.seen.snapshot)
+            .finish_non_exhaustive()
     }
 }
 
@@ -105,7 +115,8 @@ impl Catalog {
     /// When a statement cannot be prepared.
     pub async fn new(client: Client, office: Office) -> Result<Catalog, DbError> {
         let statements = Statements::prepare(&client).await?;
-        let encoding = client.query_one(ENCODING, &[]).await.map_err(DbError::postgres("ask for the encoding"))?;
+        let encoding =
+            client.query_one(ENCODING, &[]).await.map_err(DbError::postgres("ask for the encoding"))?;
         Ok(Catalog {
             client,
             statements,
@@ -132,7 +143,11 @@ impl Catalog {
     /// # Errors
     /// When the statement fails.
     pub async fn live(&self) -> Result<Vec<LiveAttempt>, DbError> {
-        let rows = self.client.query(&self.statements.live, &[]).await.map_err(DbError::postgres("read the live attempts"))?;
+        let rows = self
+            .client
+            .query(&self.statements.live, &[])
+            .await
+            .map_err(DbError::postgres("read the live attempts"))?;
         Ok(rows.iter().map(claim::live).collect())
     }
 
@@ -207,7 +222,8 @@ impl Catalog {
         let empty = Vec::new();
         let poisoned = admission.map_or(&empty, |a| &a.poisoned);
         let window: [&(dyn ToSql + Sync); 3] = [&seen.xmax, &seen.xip, snapshot];
-        let chunk: [&(dyn ToSql + Sync); 6] = [&seen.xmax, &seen.xip, snapshot, &cursor, &admit::CHUNK, poisoned];
+        let chunk: [&(dyn ToSql + Sync); 6] =
+            [&seen.xmax, &seen.xip, snapshot, &cursor, &admit::CHUNK, poisoned];
         let has_tasks = admission.is_some_and(|a| a.found.tasks || a.full);
         let has_jobs = admission.is_some_and(|a| !a.counted && (a.found.jobs || a.full));
         let late = admission.filter(|a| a.found.late_edges && !a.counted);
@@ -216,7 +232,8 @@ impl Catalog {
         let requests = Requests::sort(admission.filter(|a| !a.counted).map_or(&[], |a| &a.found.requests));
         let given = settle::Given::new(&turn.settlements, |text| self.storable(text));
         let given = given.params(snapshot);
-        let mut touched: Vec<i64> = turn.settlements.iter().map(|x| x.job.0).chain(requests.jobs.iter().copied()).collect();
+        let mut touched: Vec<i64> =
+            turn.settlements.iter().map(|x| x.job.0).chain(requests.jobs.iter().copied()).collect();
         touched.sort_unstable();
         touched.dedup();
         let offers = claim::Offers::new(&turn.offers, &turn.floors);
@@ -265,14 +282,19 @@ impl Catalog {
         let cancel_tasks = (!requests.task_cancel.is_empty())
             .then(|| pipe.query("cancel tasks", &s.cancel_tasks, &[&requests.task_cancel, snapshot]));
         let retry = requests.retries().then(|| {
-            pipe.query("retry", &s.retry, &[&requests.job_retry, &requests.task_retry, &requests.commands, snapshot])
+            pipe.query(
+                "retry",
+                &s.retry,
+                &[&requests.job_retry, &requests.task_retry, &requests.commands, snapshot],
+            )
         });
         if !requests.job_pause.is_empty() {
             pipe.query("pause jobs", &s.pause, &[&requests.job_pause]);
         }
-        let resume =
-            (!requests.job_resume.is_empty()).then(|| pipe.query("resume jobs", &s.resume, &[&requests.job_resume]));
-        let settled = (!turn.settlements.is_empty()).then(|| pipe.query("settle attempts", &s.settle, &given));
+        let resume = (!requests.job_resume.is_empty())
+            .then(|| pipe.query("resume jobs", &s.resume, &[&requests.job_resume]));
+        let settled =
+            (!turn.settlements.is_empty()).then(|| pipe.query("settle attempts", &s.settle, &given));
         let promoted = turn.promote.then(|| pipe.query("promote delayed tasks", &s.promote, &[]));
         let rolled = (!touched.is_empty()).then(|| pipe.query("roll up jobs", &s.rollup, &[&touched]));
         if !requests.ids.is_empty() {
@@ -317,7 +339,9 @@ impl Catalog {
         for step in [tasks, late_edges, retry, resume, settled, promoted] {
             for row in answers.take(step) {
                 if let Some(lane) = row.get::<_, Option<i32>>(0) {
-                    reply.readied.push((LaneId(lane), QueueKey { rank: row.get(1), task: TaskId(row.get(2)) }));
+                    reply
+                        .readied
+                        .push((LaneId(lane), QueueKey { rank: row.get(1), task: TaskId(row.get(2)) }));
                 } else if i64::from(row.get::<_, i32>(1)) == admit::CHUNK {
                     reply.more_to_admit = true;
                     cursor_after = row.get(2);
@@ -335,12 +359,18 @@ impl Catalog {
         if self.utf8 || text.is_ascii() {
             return text.to_owned();
         }
-        text.chars().map(|ch| if ch.is_ascii() { ch.to_string() } else { ch.escape_unicode().to_string() }).collect()
+        text.chars()
+            .map(|ch| if ch.is_ascii() { ch.to_string() } else { ch.escape_unicode().to_string() })
+            .collect()
     }
 }
 
 fn lane(row: &Row) -> Lane {
-    Lane { id: LaneId(row.get(0)), session: SessionKey { node: row.get(1), owner: row.get(2) }, nodes: row.get(3) }
+    Lane {
+        id: LaneId(row.get(0)),
+        session: SessionKey { node: row.get(1), owner: row.get(2) },
+        nodes: row.get(3),
+    }
 }
 
 fn job_change(row: &Row) -> Option<(JobId, JobStatus)> {

@@ -94,7 +94,11 @@ impl Lanes {
     pub(super) fn window_requests(&self, size: u32) -> Vec<WindowRequest> {
         let short = self.tracks.values().filter(|t| t.more && t.window.len() < size as usize);
         short
-            .map(|t| WindowRequest { lane: t.lane.id, after: t.window.back().copied().or(t.floor), limit: size * 2 })
+            .map(|t| WindowRequest {
+                lane: t.lane.id,
+                after: t.window.back().copied().or(t.floor),
+                limit: size * 2,
+            })
             .collect()
     }
 
@@ -106,8 +110,11 @@ impl Lanes {
     /// Calls `each` with the lane of every known ready task in order of dispatch, until it answers false. Says whether
     /// the end was reached.
     pub(super) fn in_order<'a>(&'a self, each: &mut impl FnMut(&'a Lane) -> bool) -> bool {
-        let mut heads: BinaryHeap<Reverse<(QueueKey, LaneId, usize)>> =
-            self.tracks.values().filter_map(|t| t.window.front().map(|k| Reverse((*k, t.lane.id, 0)))).collect();
+        let mut heads: BinaryHeap<Reverse<(QueueKey, LaneId, usize)>> = self
+            .tracks
+            .values()
+            .filter_map(|t| t.window.front().map(|k| Reverse((*k, t.lane.id, 0))))
+            .collect();
         while let Some(Reverse((_, id, i))) = heads.pop() {
             let Some(track) = self.tracks.get(&id) else { continue };
             if !each(&track.lane) {
