@@ -22,6 +22,7 @@ use tokio_postgres::{Client, Config};
 use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover::{self, Resolution};
+use crate::db::catalog::retention::{self, Keep};
 use crate::db::catalog::{Catalog, request};
 use crate::db::connect::{self, Purpose};
 use crate::db::{AttemptName, DbError, TicketKeys, migrate};
@@ -350,8 +351,15 @@ impl Keeper {
             live,
             tickets: tickets(keys),
         });
+        let (janitor, _) = connect::connect(&self.config, Purpose::Control).await?;
         outage.end();
-        self.serve(&mut catalog, &renewals, &mut lock_ended).await
+        let sweeping = sweep(janitor, office, self.settings.clone());
+        tokio::select! {
+            term = self.serve(&mut catalog, &mut lock_ended) => term,
+            // Beside the turns: a slow one must not make a living leader look dead.
+            term = keep_renewing(&renewals, office) => term,
+            never = sweeping => match never {},
+        }
     }
 
     /// Waits for the lock, and unseats a leader that has fallen silent meanwhile.
@@ -370,15 +378,12 @@ impl Keeper {
         }
     }
 
-    /// Takes turns and renews until something ends the term.
+    /// Takes turns until something ends the term.
     async fn serve(
         &mut self,
         catalog: &mut Catalog,
-        renewals: &Client,
         lock_ended: &mut mpsc::Receiver<()>,
     ) -> Result<Term, DbError> {
-        let mut renew = tokio::time::interval(leadership::RENEW_EVERY);
-        let mut renewed = Instant::now();
         let mut refused: Option<String> = None;
         loop {
             tokio::select! {
@@ -390,17 +395,6 @@ impl Keeper {
                         reason: "the connection that holds the leadership lock ended".to_owned(),
                     });
                 },
-                _ = renew.tick() => {
-                    let answer = tokio::time::timeout(leadership::RENEW_EVERY, leadership::renew(renewals, catalog.office())).await;
-                    match answer {
-                        Ok(Ok(true)) => renewed = Instant::now(),
-                        Ok(Ok(false)) => return Ok(Term::Fenced),
-                        Ok(Err(e)) if renewals.is_closed() => return Err(e),
-                        Ok(Err(_)) | Err(_) if renewed.elapsed() < leadership::DOUBT_AFTER => {}
-                        Ok(Err(e)) => return Err(e),
-                        Err(_) => return Err(DbError::Timeout { context: "renew the office", seconds: 6 }),
-                    }
-                }
                 turn = self.turns.recv() => {
                     let Some((turn, answer)) = turn else { return Ok(Term::Released) };
                     match tokio::time::timeout(TURN_LIMIT, catalog.take(&turn)).await {
@@ -434,6 +428,51 @@ impl Keeper {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Removes what is past its retention, batch by batch, as long as the term lasts. Never ends: when its connection fails
+/// the term's own connections will tell, and a batch that is refused is tried again.
+async fn sweep(
+    mut client: Client,
+    office: Office,
+    settings: watch::Receiver<Settings>,
+) -> std::convert::Infallible {
+    let mut told = false;
+    loop {
+        tokio::time::sleep(retention::EVERY).await;
+        loop {
+            let rules = settings.borrow().retention.clone();
+            let keep = Keep { finished: rules.finished, failed: rules.failed, records: rules.records };
+            match retention::sweep(&mut client, office, keep).await {
+                Ok(true) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok(false) => break,
+                Err(e) => {
+                    if !told && !client.is_closed() {
+                        tracing::warn!("retention: {e}");
+                        told = true;
+                    }
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Renews the office until it is over or in doubt.
+async fn keep_renewing(client: &Client, office: Office) -> Result<Term, DbError> {
+    let mut renew = tokio::time::interval(leadership::RENEW_EVERY);
+    let mut renewed = Instant::now();
+    loop {
+        renew.tick().await;
+        match tokio::time::timeout(leadership::RENEW_EVERY, leadership::renew(client, office)).await {
+            Ok(Ok(true)) => renewed = Instant::now(),
+            Ok(Ok(false)) => return Ok(Term::Fenced),
+            Ok(Err(e)) if client.is_closed() => return Err(e),
+            Ok(Err(_)) | Err(_) if renewed.elapsed() < leadership::DOUBT_AFTER => {}
+            Ok(Err(e)) => return Err(e),
+            Err(_) => return Err(DbError::Timeout { context: "renew the office", seconds: 6 }),
         }
     }
 }
