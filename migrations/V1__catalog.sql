@@ -112,7 +112,10 @@ CREATE TABLE yardmaster.job_state (
     started_at       timestamptz,
     finished_at      timestamptz,
     deadline         timestamptz,                 -- started_at plus the job's timeout
-    delete_requested boolean NOT NULL DEFAULT false
+    delete_requested boolean NOT NULL DEFAULT false,
+    -- Added to and compared in each turn that touches the job: a value that cannot come about, written by hand, would
+    -- make all of them fail, so it is refused where it is written.
+    CHECK (n_tasks BETWEEN 0 AND 1000000000000 AND n_done BETWEEN 0 AND 1000000000000 AND n_bad BETWEEN 0 AND 1000000000000)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
 

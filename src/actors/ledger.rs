@@ -37,7 +37,9 @@ use crate::settings::Settings;
 const TURN_LIMIT: Duration = Duration::from_secs(20);
 /// How long an attempt's resolution pauses after a failure.
 const RESOLVE_AGAIN: Duration = Duration::from_millis(250);
-/// The longest pause between two attempts to reach home.
+/// The shortest pause between two attempts to reach home.
+const MIN_BACK_OFF: Duration = Duration::from_millis(100);
+/// The longest.
 const MAX_BACK_OFF: Duration = Duration::from_secs(5);
 
 type Answer = oneshot::Sender<Result<TurnReply, TurnError>>;
@@ -231,6 +233,36 @@ struct Keeper {
     held: Option<Office>,
 }
 
+/// Home cannot be used: since when, and how long to wait before the next attempt.
+#[derive(Default)]
+struct Outage {
+    since: Option<Instant>,
+    back_off: Duration,
+}
+
+impl Outage {
+    /// Logs the first failure only.
+    fn begin(&mut self, error: &DbError) {
+        if self.since.is_none() {
+            tracing::warn!("home is not usable, trying again until it is: {error}");
+            self.since = Some(Instant::now());
+        }
+    }
+
+    /// Home is usable: this process leads or stands by.
+    fn end(&mut self) {
+        if let Some(since) = self.since.take() {
+            tracing::info!("home is back after {:.1?}", since.elapsed());
+        }
+        self.back_off = Duration::ZERO;
+    }
+
+    fn pause(&mut self) -> Duration {
+        self.back_off = (self.back_off * 2).clamp(MIN_BACK_OFF, MAX_BACK_OFF);
+        self.back_off.mul_f64(0.75 + jitter() / 2.0)
+    }
+}
+
 /// How a term ended without a failure.
 enum Term {
     Released,
@@ -239,12 +271,11 @@ enum Term {
 
 impl Keeper {
     async fn keep(mut self) {
-        let mut outage: Option<Instant> = None;
-        let mut back_off = Duration::from_millis(100);
+        let mut outage = Outage::default();
         let mut releasing = self.releasing.clone();
         loop {
             let term = tokio::select! {
-                term = self.term(&mut outage, &mut back_off) => term,
+                term = self.term(&mut outage) => term,
                 _ = releasing.wait_for(|r| *r) => Ok(Term::Released),
             };
             self.desk.send_replace(None);
@@ -266,31 +297,21 @@ impl Keeper {
                     (self.superiors.fatal)(DbError::Unsuitable(text));
                     return;
                 }
-                Err(e) => {
-                    if outage.is_none() {
-                        tracing::warn!("home is not usable, trying again until it is: {e}");
-                        outage = Some(Instant::now());
-                    }
-                }
+                Err(e) => outage.begin(&e),
             }
             tokio::select! {
-                () = tokio::time::sleep(back_off.mul_f64(0.75 + jitter() / 2.0)) => {}
+                () = tokio::time::sleep(outage.pause()) => {}
                 _ = releasing.wait_for(|r| *r) => {}
             }
-            back_off = (back_off * 2).min(MAX_BACK_OFF);
         }
     }
 
     /// One term: from connecting to whatever ends it.
-    async fn term(&mut self, outage: &mut Option<Instant>, back_off: &mut Duration) -> Result<Term, DbError> {
+    async fn term(&mut self, outage: &mut Outage) -> Result<Term, DbError> {
         migrate::migrate(&self.config).await?;
         let (lock, mut lock_ended) = connect::connect(&self.config, Purpose::Lock).await?;
         (self.superiors.reached)();
-        if let Some(since) = outage.take() {
-            tracing::info!("home is back after {:.1?}", since.elapsed());
-        }
-        *back_off = Duration::from_millis(100);
-        self.wait_for_lock(&lock).await?;
+        self.wait_for_lock(&lock, outage).await?;
 
         let (turn_client, _) = connect::connect(&self.config, Purpose::Turns).await?;
         let (control, _) = connect::connect(&self.config, Purpose::Control).await?;
@@ -331,34 +352,39 @@ impl Keeper {
             tickets: tickets(keys),
         });
         let (janitor, _) = connect::connect(&self.config, Purpose::Control).await?;
+        outage.end();
         let sweeping = sweep(janitor, office, self.settings.clone());
         tokio::select! {
-            term = self.serve(&mut catalog, &renewals, &mut lock_ended) => term,
+            term = self.serve(&mut catalog, &mut lock_ended) => term,
+            // Beside the turns: a slow one must not make a living leader look dead.
+            term = keep_renewing(&renewals, office) => term,
             never = sweeping => match never {},
         }
     }
 
-    async fn wait_for_lock(&self, lock: &Client) -> Result<(), DbError> {
+    /// Waits for the lock, and unseats a leader that has fallen silent meanwhile.
+    async fn wait_for_lock(&self, lock: &Client, outage: &mut Outage) -> Result<(), DbError> {
         let waiting = leadership::lock(lock);
         tokio::pin!(waiting);
-        match tokio::time::timeout(Duration::from_millis(200), &mut waiting).await {
-            Ok(locked) => locked,
-            Err(_) => {
-                tracing::info!("another instance leads; standing by");
-                waiting.await
-            }
+        if let Ok(locked) = tokio::time::timeout(Duration::from_millis(200), &mut waiting).await {
+            return locked;
+        }
+        let (watcher, _) = connect::connect(&self.config, Purpose::Control).await?;
+        outage.end();
+        tracing::info!("another instance leads; standing by");
+        tokio::select! {
+            locked = waiting => locked,
+            failed = leadership::watch(&watcher) => Err(failed),
         }
     }
 
-    /// Takes turns and renews until something ends the term.
+    /// Takes turns until something ends the term.
     async fn serve(
         &mut self,
         catalog: &mut Catalog,
-        renewals: &Client,
         lock_ended: &mut mpsc::Receiver<()>,
     ) -> Result<Term, DbError> {
-        let mut renew = tokio::time::interval(leadership::RENEW_EVERY);
-        let mut renewed = Instant::now();
+        let mut refused: Option<String> = None;
         loop {
             tokio::select! {
                 biased;
@@ -369,17 +395,6 @@ impl Keeper {
                         reason: "the connection that holds the leadership lock ended".to_owned(),
                     });
                 },
-                _ = renew.tick() => {
-                    let answer = tokio::time::timeout(leadership::RENEW_EVERY, leadership::renew(renewals, catalog.office())).await;
-                    match answer {
-                        Ok(Ok(true)) => renewed = Instant::now(),
-                        Ok(Ok(false)) => return Ok(Term::Fenced),
-                        Ok(Err(e)) if renewals.is_closed() => return Err(e),
-                        Ok(Err(_)) | Err(_) if renewed.elapsed() < leadership::DOUBT_AFTER => {}
-                        Ok(Err(e)) => return Err(e),
-                        Err(_) => return Err(DbError::Timeout { context: "renew the office", seconds: 6 }),
-                    }
-                }
                 turn = self.turns.recv() => {
                     let Some((turn, answer)) = turn else { return Ok(Term::Released) };
                     match tokio::time::timeout(TURN_LIMIT, catalog.take(&turn)).await {
@@ -389,12 +404,16 @@ impl Keeper {
                             return Ok(Term::Fenced);
                         }
                         Ok(Err(e)) if e.sqlstate().is_some() && !catalog.is_closed() => {
-                            tracing::error!("a turn was refused: {e}");
                             let _ = answer.send(Err(TurnError::Refused(e.to_string())));
                             if e.is_transient() {
                                 return Err(e);
                             }
-                            // What refuses one turn refuses the next: look at it again with a pause in between.
+                            // What refuses one turn refuses the next: tell it once, and try again with a pause in between.
+                            let words = e.to_string();
+                            if refused.as_ref() != Some(&words) {
+                                tracing::error!("a turn was refused, trying again: {words}");
+                                refused = Some(words);
+                            }
                             tokio::time::sleep(Duration::from_millis(500)).await;
                         }
                         Ok(Err(e)) => {
@@ -437,6 +456,23 @@ async fn sweep(
                     break;
                 }
             }
+        }
+    }
+}
+
+/// Renews the office until it is over or in doubt.
+async fn keep_renewing(client: &Client, office: Office) -> Result<Term, DbError> {
+    let mut renew = tokio::time::interval(leadership::RENEW_EVERY);
+    let mut renewed = Instant::now();
+    loop {
+        renew.tick().await;
+        match tokio::time::timeout(leadership::RENEW_EVERY, leadership::renew(client, office)).await {
+            Ok(Ok(true)) => renewed = Instant::now(),
+            Ok(Ok(false)) => return Ok(Term::Fenced),
+            Ok(Err(e)) if client.is_closed() => return Err(e),
+            Ok(Err(_)) | Err(_) if renewed.elapsed() < leadership::DOUBT_AFTER => {}
+            Ok(Err(e)) => return Err(e),
+            Err(_) => return Err(DbError::Timeout { context: "renew the office", seconds: 6 }),
         }
     }
 }

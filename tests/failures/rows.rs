@@ -1,7 +1,7 @@
 //! Rows that no honest client writes: one bad row fails, the rest run.
 
 use crate::ledger;
-use crate::support::{Db, Service};
+use crate::support::{Db, Service, until};
 
 /// Submits with the leader away, spoils the rows by hand, and starts the leader: the good task must run.
 async fn spoil(spoil: &str) -> (Db, i64, i64, Service) {
@@ -10,7 +10,7 @@ async fn spoil(spoil: &str) -> (Db, i64, i64, Service) {
     let mut service = Service::start(&db).await;
     let (_, admitted) = db.submit_one("SELECT 1/0").await;
     let waiting = async || db.task(admitted).await.retry_count == 1;
-    crate::support::until("it waits for its retry", waiting).await;
+    until("it waits for its retry", waiting).await;
     assert_eq!(service.stop().await, 0);
     let (_, fresh) = db.submit_one("SELECT 1").await;
     db.sql(&spoil.replace("$admitted", &admitted.to_string()).replace("$fresh", &fresh.to_string())).await;
@@ -62,15 +62,13 @@ async fn policies_times_and_nodes_that_make_no_sense_stop_nobody_else() {
     db.await_task(fresh, "done").await;
 }
 
-/// Scenario 36: a job whose counters lie.
+/// Scenario 36: the one lie that would spoil every turn is refused where it is told; a smaller one stops nobody else.
 #[tokio::test]
 async fn a_job_whose_counters_lie_stops_nobody_else() {
-    spoil(
-        "UPDATE yardmaster.job_state SET n_tasks = -3, n_done = 9223372036854775807
-          WHERE job_id = (SELECT job_id FROM yardmaster.task_spec WHERE task_id = $admitted);
-         UPDATE yardmaster.task_state SET not_before = now() WHERE task_id = $admitted",
-    )
-    .await;
+    let lie = "WHERE job_id = (SELECT job_id FROM yardmaster.task_spec WHERE task_id = $admitted)";
+    let (db, ..) = spoil(&format!("{NOW} UPDATE yardmaster.job_state SET n_tasks = 0, n_done = 5, n_bad = 7 {lie}")).await;
+    let refused = db.admin.batch_execute("UPDATE yardmaster.job_state SET n_done = 9223372036854775807").await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "23514", "{refused}");
 }
 
 /// Scenario 36: rows whose other half is missing.
@@ -89,5 +87,5 @@ async fn halves_of_rows_stop_nobody_else() {
 #[tokio::test]
 async fn an_attempt_without_a_backend_is_revoked_and_run_again() {
     let (db, bad, ..) = spoil("UPDATE yardmaster.task_state SET status = 'running', ready = false, not_before = NULL, attempt = 0 WHERE task_id = $admitted").await;
-    crate::support::until("it ran again", async || db.task(bad).await.attempt >= 1).await;
+    until("it ran again", async || db.task(bad).await.attempt >= 1).await;
 }

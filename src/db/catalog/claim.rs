@@ -27,7 +27,7 @@ WITH offer AS (
             ORDER BY s.queue_rank, s.task_id LIMIT d.n) t
 ), claimed AS (
     UPDATE yardmaster.task_state s
-       SET status = 'running', ready = false, attempt = s.attempt + 1, pid = o.pid, backend_start = o.backend_start,
+       SET status = 'running', ready = false, attempt = least(s.attempt, 2147483646) + 1, pid = o.pid, backend_start = o.backend_start,
            started_at = now(), not_before = NULL, finished_at = NULL
       FROM pick p JOIN offer o ON o.lane = p.lane AND o.k = p.k
      WHERE s.task_id = p.task_id

@@ -7,6 +7,7 @@
 
 use tokio_postgres::Row;
 
+use super::admit::CHUNK;
 use crate::model::{JobId, TaskId};
 
 /// Up to where the catalog has been looked at.
@@ -94,6 +95,8 @@ pub struct Found {
     pub jobs: bool,
     /// Are there new tasks?
     pub tasks: bool,
+    /// May there be more of them than one turn admits?
+    pub many_tasks: bool,
     /// Are there new edges onto tasks that were admitted before?
     pub late_edges: bool,
     /// Jobs with a new edge that also have one, new or old, onto a later task: every cycle has such an edge.
@@ -115,8 +118,8 @@ pub const LOOK: &str = "
 SELECT pg_current_snapshot()::text,
        EXISTS (SELECT FROM yardmaster.job_spec j
                 WHERE j.submit_xid >= $1::text::xid8 OR j.submit_xid = ANY ($2::text[]::xid8[])),
-       EXISTS (SELECT FROM yardmaster.task_spec t
-                WHERE t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])),
+       (SELECT count(*) FROM (SELECT FROM yardmaster.task_spec t
+                WHERE t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]) LIMIT 10001) n),
        EXISTS (SELECT FROM yardmaster.task_depend e JOIN yardmaster.task_state s ON s.task_id = e.task_id
                 WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL),
        ARRAY(SELECT n.job_id FROM (
@@ -146,7 +149,8 @@ pub fn found(look: &Row, requests: &[Row]) -> Found {
     Found {
         mark: Mark::parse(&snapshot),
         jobs: look.get(1),
-        tasks: look.get(2),
+        tasks: look.get::<_, i64>(2) > 0,
+        many_tasks: look.get::<_, i64>(2) > CHUNK,
         late_edges: look.get(3),
         suspicious: look.get(4),
         requests: requests
