@@ -235,7 +235,7 @@ SELECT j.job_id, coalesce(s.status, 'scheduled') AS state, j.job_type, j.descrip
        coalesce(s.paused, false) AS paused, coalesce(s.n_tasks, 0) AS tasks, coalesce(s.n_done, 0) AS tasks_done,
        coalesce(s.n_bad, 0) AS tasks_failed
   FROM yardmaster.job_spec j LEFT JOIN yardmaster.job_state s ON s.job_id = j.job_id
- WHERE (SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER');
+ WHERE ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER')) AND s.delete_requested IS NOT TRUE;
 
 -- message and sqlstate are those of the last ended attempt, or of an ending without one; empty while one runs.
 CREATE VIEW yardmaster.task WITH (security_barrier) AS

@@ -29,15 +29,18 @@ CREATE ROLE alice LOGIN IN ROLE yardmaster_user;
 CREATE ROLE bob LOGIN IN ROLE yardmaster_user;
 CREATE ROLE carol LOGIN;";
 
-/// Ends the server and removes its folder when the tests end.
+/// Ends the server, whichever runs on the folder by then, and removes the folder when the tests end.
 const WATCHDOG: &str = r#"
     read -r _
-    kill -QUIT "$1" 2>/dev/null
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
-        case "$(cat "/proc/$1/stat" 2>/dev/null)" in ''|*') Z '*) break;; esac
-        sleep 0.2
-    done
-    rm -rf "$2"
+    pid=$(head -n 1 "$1/postgres/postmaster.pid" 2>/dev/null)
+    if [ -n "$pid" ]; then
+        kill -QUIT "$pid" 2>/dev/null
+        for _ in 1 2 3 4 5 6 7 8 9 10; do
+            case "$(cat "/proc/$pid/stat" 2>/dev/null)" in ''|*') Z '*) break;; esac
+            sleep 0.2
+        done
+    fi
+    rm -rf "$1"
 "#;
 
 /// Where the server is.
@@ -49,7 +52,7 @@ pub struct Private {
     pub socket: PathBuf,
     /// The folder of the server's programs.
     pub bin_dir: PathBuf,
-    /// The postmaster.
+    /// The postmaster that was started first.
     pub pid: u32,
     port: u16,
 }
@@ -76,9 +79,7 @@ pub fn cluster() -> &'static Private {
         std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
-                let (cluster, private) = start().await;
-                watch(&private);
-                prepare(&private).await;
+                let (cluster, private) = start(&[("max_connections", "500")]).await;
                 tell.send(private).unwrap();
                 std::future::pending::<()>().await;
                 drop(cluster);
@@ -88,11 +89,18 @@ pub fn cluster() -> &'static Private {
     })
 }
 
-async fn start() -> (Cluster, Private) {
+/// A server of one's own, for tests that stop it, with settings of its own. It ends when the `Cluster` is dropped.
+pub async fn own(settings: &[(&str, &str)]) -> (Cluster, &'static Private) {
+    let (cluster, private) = start(settings).await;
+    // A few hundred bytes a test, so that a `Db` is the same on either server.
+    (cluster, Box::leak(Box::new(private)))
+}
+
+async fn start(settings: &[(&str, &str)]) -> (Cluster, Private) {
     let binaries = Binaries::find().unwrap();
     let folder = tempfile::Builder::new().prefix("ym-test-").tempdir().unwrap().keep();
     let mut options = ClusterOptions { fsync: false, ..ClusterOptions::new(&folder) };
-    options.settings.push(("max_connections".to_owned(), "500".to_owned()));
+    options.settings.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let cluster = Cluster::start(&binaries, options).await.unwrap();
     let private = Private {
         folder,
@@ -101,12 +109,14 @@ async fn start() -> (Cluster, Private) {
         pid: cluster.pid(),
         port: cluster.port(),
     };
+    watch(&private);
+    prepare(&private).await;
     (cluster, private)
 }
 
 fn watch(private: &Private) {
     let mut shell = Command::new("sh");
-    shell.args(["-c", WATCHDOG, "sh", &private.pid.to_string()]).arg(&private.folder);
+    shell.args(["-c", WATCHDOG, "sh"]).arg(&private.folder);
     // In a group of its own, so that Ctrl-C in the terminal does not end it before its work.
     shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
     // Not waited for: it ends after us, when its input does.

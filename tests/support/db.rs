@@ -55,22 +55,34 @@ SELECT task_id, status::text, pid, message, sqlstate, retry_count, attempt, inte
 impl Db {
     /// A new database with the catalog.
     pub async fn new() -> Db {
-        Db::from_template(TEMPLATE).await
+        Db::from_template(cluster(), TEMPLATE).await
+    }
+
+    /// A new database with the catalog on a server of one's own.
+    pub async fn on(server: &'static Private) -> Db {
+        Db::from_template(server, TEMPLATE).await
+    }
+
+    /// A new database in the encoding LATIN1, with the catalog made by the service when it starts.
+    pub async fn latin1() -> Db {
+        let db =
+            Db::from_template(cluster(), "template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'").await;
+        db.sql(&format!("GRANT CREATE ON DATABASE {} TO yard_service", db.name)).await;
+        db
     }
 
     /// A new database without the catalog; the service's role may migrate it, for which it needs CREATE on it (the
     /// roles of the catalog are the server's, and there already).
     pub async fn bare() -> Db {
-        let db = Db::from_template("template0").await;
+        let db = Db::from_template(cluster(), "template0").await;
         db.sql(&format!("GRANT CREATE ON DATABASE {} TO yard_service", db.name)).await;
         db
     }
 
-    async fn from_template(template: &str) -> Db {
+    async fn from_template(cluster: &'static Private, template: &str) -> Db {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         // A template may have no visitor, not even another copy that just ends.
         static COPY: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
-        let cluster = cluster();
         let name = format!("yard{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let outside = cluster.connect("postgres", "postgres").await;
         let create = format!("CREATE DATABASE {name} TEMPLATE {template}");

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! - [`cluster`]: one private PostgreSQL for each test binary; it ends with the process, however that ends.
+//! - [`own`]: another one, for a test that stops or starves it.
 //! - [`Db`]: a database of its own for each test, with the catalog, as people see it: alice and bob submit, carol may
 //!   nothing, the superuser looks. The service logs in as `yard_service`, with the rights that the manual names.
 //! - [`Service`]: the real binary, with its settings file, its log and real signals.
@@ -19,7 +20,7 @@ mod db;
 mod service;
 mod wait;
 
-pub use cluster::{Private, cluster};
+pub use cluster::{Private, cluster, own};
 pub use db::{Db, Task};
 pub use service::{Launch, Service, yardmaster};
 pub use wait::{PATIENCE, eventually, until};

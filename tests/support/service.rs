@@ -39,6 +39,11 @@ pub struct Launch {
 impl Launch {
     /// On this database, as its service role.
     pub fn on(db: &Db) -> Launch {
+        Launch::at(&db.url("yard_service"))
+    }
+
+    /// On the database that a connection string leads to.
+    pub fn at(url: &str) -> Launch {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let instance = format!("test-{}", COUNT.fetch_add(1, Ordering::Relaxed));
         let launch = Launch { settings: String::new(), sets: BTreeMap::new(), environment: Vec::new() };
@@ -46,7 +51,7 @@ impl Launch {
             .set("instance_name", &instance)
             .set("http.listen", "127.0.0.1:0")
             .set("log.level", "info,yardmaster=debug")
-            .env("DATABASE_URL", &db.url("yard_service"))
+            .env("DATABASE_URL", url)
     }
 
     /// The text of Settings.toml; [`Service::reload`] writes another.

@@ -51,6 +51,8 @@ pub enum RequestKind {
     JobPause,
     /// Go on with a paused job.
     JobResume,
+    /// Remove a job that has ended.
+    JobDelete,
 }
 
 impl RequestKind {
@@ -62,6 +64,7 @@ impl RequestKind {
             "task_retry" => RequestKind::TaskRetry,
             "job_pause" => RequestKind::JobPause,
             "job_resume" => RequestKind::JobResume,
+            "job_delete" => RequestKind::JobDelete,
             _ => return None,
         })
     }
