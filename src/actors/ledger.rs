@@ -338,14 +338,32 @@ impl Keeper {
         }
     }
 
+    /// Waits for the lock. Meanwhile this process is a standby: it watches the leader's renewal, and ends the lock of a
+    /// leader that has been silent for too long (stopped, or cut off).
     async fn wait_for_lock(&self, lock: &Client) -> Result<(), DbError> {
         let waiting = leadership::lock(lock);
         tokio::pin!(waiting);
-        match tokio::time::timeout(Duration::from_millis(200), &mut waiting).await {
-            Ok(locked) => locked,
-            Err(_) => {
-                tracing::info!("another instance leads; standing by");
-                waiting.await
+        if let Ok(locked) = tokio::time::timeout(Duration::from_millis(200), &mut waiting).await {
+            return locked;
+        }
+        tracing::info!("another instance leads; standing by");
+        let (watch, _) = connect::connect(&self.config, Purpose::Control).await?;
+        let mut last = leadership::renewed_at(&watch).await?;
+        let mut moved = Instant::now();
+        let mut look = tokio::time::interval(leadership::RENEW_EVERY / 2);
+        loop {
+            tokio::select! {
+                biased;
+                locked = &mut waiting => return locked,
+                _ = look.tick() => {}
+            }
+            let now = leadership::renewed_at(&watch).await?;
+            if now != last {
+                (last, moved) = (now, Instant::now());
+            } else if moved.elapsed() > leadership::SILENT_AFTER {
+                tracing::warn!("the leader has been silent for {:.1?}; taking over", moved.elapsed());
+                leadership::end_holders(&watch).await?;
+                moved = Instant::now();
             }
         }
     }

@@ -31,6 +31,9 @@ pub const RENEW_EVERY: Duration = Duration::from_secs(2);
 /// A leader that could not renew for so long claims nothing more.
 pub const DOUBT_AFTER: Duration = Duration::from_secs(6);
 
+/// A standby may take over from a leader whose renewal has not moved for so long, by the standby's own clock.
+pub const SILENT_AFTER: Duration = Duration::from_secs(15);
+
 /// Waits for the lock without a bound; an open transaction that holds only this pins neither xid nor xmin.
 const LOCK: &str = "LOCK TABLE yardmaster.leadership IN EXCLUSIVE MODE";
 
@@ -44,18 +47,35 @@ const RENEW: &str = "
 UPDATE yardmaster.leader_renewal SET renewed_at = clock_timestamp()
  WHERE epoch = $1 AND EXISTS (SELECT FROM yardmaster.leader l WHERE l.epoch = $1 AND l.token = $2)";
 
+const RENEWED_AT: &str = "SELECT r.renewed_at FROM yardmaster.leader_renewal r";
+
+/// A silent leader's lock is held by a backend of its own; ending it hands the lock to who waits.
+const END_HOLDERS: &str = "
+SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l
+ WHERE l.locktype = 'relation' AND l.relation = 'yardmaster.leadership'::regclass AND l.granted AND l.mode = 'ExclusiveLock'
+   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())";
+
+/// From 17 on a role or database may bound transactions, and the lock's must not end; unknown before.
+const UNBOUNDED: &str = "
+SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0; SET statement_timeout = 0;
+SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout';
+BEGIN";
+
 /// The statements of this family, for the test that prepares them all.
-pub const STATEMENTS: &[(&str, &str)] = &[("LOCK", LOCK), ("TAKE", TAKE), ("RENEW", RENEW)];
+pub const STATEMENTS: &[(&str, &str)] = &[
+    ("LOCK", LOCK),
+    ("TAKE", TAKE),
+    ("RENEW", RENEW),
+    ("RENEWED_AT", RENEWED_AT),
+    ("END_HOLDERS", END_HOLDERS),
+];
 
 /// Waits until this connection holds the lock. The connection must do nothing else from then on.
 ///
 /// # Errors
 /// When the connection ends, or the catalog is not there.
 pub async fn lock(client: &Client) -> Result<(), DbError> {
-    client
-        .batch_execute("SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0; SET statement_timeout = 0; BEGIN")
-        .await
-        .map_err(DbError::postgres("prepare the leadership lock"))?;
+    client.batch_execute(UNBOUNDED).await.map_err(DbError::postgres("prepare the leadership lock"))?;
     client.batch_execute(LOCK).await.map_err(DbError::postgres("wait for the leadership lock"))
 }
 
@@ -79,4 +99,24 @@ pub async fn renew(client: &Client, office: Office) -> Result<bool, DbError> {
         .await
         .map_err(DbError::postgres("renew the office"))?;
     Ok(n == 1)
+}
+
+/// When the leader renewed last, by the server's clock. Only whether it moves is of interest.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn renewed_at(client: &Client) -> Result<jiff::Timestamp, DbError> {
+    let row =
+        client.query_one(RENEWED_AT, &[]).await.map_err(DbError::postgres("look at the leader's renewal"))?;
+    Ok(row.get(0))
+}
+
+/// Ends the backends that hold the leadership lock; for a standby that is entitled to take over.
+///
+/// # Errors
+/// When the statement fails, for instance for want of the right to end them.
+pub async fn end_holders(client: &Client) -> Result<i64, DbError> {
+    let row =
+        client.query_one(END_HOLDERS, &[]).await.map_err(DbError::postgres("end a silent leader's lock"))?;
+    Ok(row.get(0))
 }
