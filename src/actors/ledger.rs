@@ -22,6 +22,7 @@ use tokio_postgres::{Client, Config};
 use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover::{self, Resolution};
+use crate::db::catalog::retention::{self, Keep};
 use crate::db::catalog::{Catalog, request};
 use crate::db::connect::{self, Purpose};
 use crate::db::{AttemptName, DbError, TicketKeys, migrate};
@@ -329,7 +330,12 @@ impl Keeper {
             live,
             tickets: tickets(keys),
         });
-        self.serve(&mut catalog, &renewals, &mut lock_ended).await
+        let (janitor, _) = connect::connect(&self.config, Purpose::Control).await?;
+        let sweeping = sweep(janitor, office, self.settings.clone());
+        tokio::select! {
+            term = self.serve(&mut catalog, &renewals, &mut lock_ended) => term,
+            never = sweeping => match never {},
+        }
     }
 
     async fn wait_for_lock(&self, lock: &Client) -> Result<(), DbError> {
@@ -401,6 +407,34 @@ impl Keeper {
                             return Err(error);
                         }
                     }
+                }
+            }
+        }
+    }
+}
+
+/// Removes what is past its retention, batch by batch, as long as the term lasts. Never ends: when its connection fails
+/// the term's own connections will tell, and a batch that is refused is tried again.
+async fn sweep(
+    mut client: Client,
+    office: Office,
+    settings: watch::Receiver<Settings>,
+) -> std::convert::Infallible {
+    let mut told = false;
+    loop {
+        tokio::time::sleep(retention::EVERY).await;
+        loop {
+            let rules = settings.borrow().retention.clone();
+            let keep = Keep { finished: rules.finished, failed: rules.failed, records: rules.records };
+            match retention::sweep(&mut client, office, keep).await {
+                Ok(true) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok(false) => break,
+                Err(e) => {
+                    if !told && !client.is_closed() {
+                        tracing::warn!("retention: {e}");
+                        told = true;
+                    }
+                    break;
                 }
             }
         }

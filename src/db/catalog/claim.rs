@@ -35,8 +35,9 @@ WITH offer AS (
               s.command, o.place
 ), begun AS (
     UPDATE yardmaster.job_state j
-       SET started_at = now(), status = yardmaster.job_status_of(j.cancel_requested, j.n_tasks, j.n_done, j.n_bad, true)
-      FROM (SELECT DISTINCT c.job_id FROM claimed c) c
+       SET started_at = now(), deadline = now() + c.timeout,
+           status = yardmaster.job_status_of(j.cancel_requested, j.n_tasks, j.n_done, j.n_bad, true)
+      FROM (SELECT DISTINCT c.job_id, p.timeout FROM claimed c JOIN yardmaster.job_spec p ON p.job_id = c.job_id) c
      WHERE j.job_id = c.job_id AND j.started_at IS NULL
 )
 SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, coalesce(c.command, t.command),

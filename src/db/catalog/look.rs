@@ -51,6 +51,8 @@ pub enum RequestKind {
     JobPause,
     /// Go on with a paused job.
     JobResume,
+    /// Remove a job that has ended.
+    JobDelete,
 }
 
 impl RequestKind {
@@ -62,6 +64,7 @@ impl RequestKind {
             "task_retry" => RequestKind::TaskRetry,
             "job_pause" => RequestKind::JobPause,
             "job_resume" => RequestKind::JobResume,
+            "job_delete" => RequestKind::JobDelete,
             _ => return None,
         })
     }
@@ -93,7 +96,7 @@ pub struct Found {
     pub tasks: bool,
     /// Are there new edges onto tasks that were admitted before?
     pub late_edges: bool,
-    /// Jobs with a new edge onto a later task: only such an edge can close a cycle.
+    /// Jobs with a new edge that also have one, new or old, onto a later task: every cycle has such an edge.
     pub suspicious: Vec<i64>,
     /// Requests to carry out, oldest first.
     pub requests: Vec<Request>,
@@ -106,7 +109,8 @@ impl Found {
     }
 }
 
-/// Called once per look. `$1` is the last look's xmax, `$2` its xip. Locks nothing; wants the `submit_xid` indexes.
+/// Called once per look. `$1` is the last look's xmax, `$2` its xip. Locks nothing; wants the `submit_xid` indexes and
+/// `task_depend_upward`.
 pub const LOOK: &str = "
 SELECT pg_current_snapshot()::text,
        EXISTS (SELECT FROM yardmaster.job_spec j
@@ -115,9 +119,11 @@ SELECT pg_current_snapshot()::text,
                 WHERE t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])),
        EXISTS (SELECT FROM yardmaster.task_depend e JOIN yardmaster.task_state s ON s.task_id = e.task_id
                 WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL),
-       ARRAY(SELECT DISTINCT e.job_id FROM yardmaster.task_depend e
-              WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[]))
-                AND e.depends_on > e.task_id AND e.refused IS NULL)";
+       ARRAY(SELECT n.job_id FROM (
+                    SELECT DISTINCT e.job_id FROM yardmaster.task_depend e
+                     WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL) n
+              WHERE EXISTS (SELECT FROM yardmaster.task_depend u
+                             WHERE u.job_id = n.job_id AND u.depends_on > u.task_id AND u.refused IS NULL))";
 
 /// At most this many requests are carried out in one turn.
 pub const MAX_REQUESTS: i64 = 5_000;

@@ -59,6 +59,8 @@ statements! {
     retry = request::RETRY,
     pause = request::PAUSE,
     resume = request::RESUME,
+    delete = request::DELETE,
+    expire = request::EXPIRE,
     answer = request::ANSWER,
 }
 
@@ -70,6 +72,7 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
         super::publish::STATEMENTS,
         super::recover::STATEMENTS,
         request::STATEMENTS,
+        super::retention::STATEMENTS,
     ];
     families.into_iter().flatten().copied().collect()
 }
@@ -293,6 +296,12 @@ impl Catalog {
         }
         let resume = (!requests.job_resume.is_empty())
             .then(|| pipe.query("resume jobs", &s.resume, &[&requests.job_resume]));
+        if !requests.job_delete.is_empty() {
+            pipe.query("delete jobs", &s.delete, &[&requests.job_delete]);
+        }
+        if turn.promote {
+            pipe.query("expire jobs", &s.expire, &[]);
+        }
         let settled =
             (!turn.settlements.is_empty()).then(|| pipe.query("settle attempts", &s.settle, &given));
         let promoted = turn.promote.then(|| pipe.query("promote delayed tasks", &s.promote, &[]));
@@ -389,6 +398,7 @@ struct Requests {
     commands: Vec<Option<String>>,
     job_pause: Vec<i64>,
     job_resume: Vec<i64>,
+    job_delete: Vec<i64>,
 }
 
 impl Requests {
@@ -402,6 +412,7 @@ impl Requests {
                 (RequestKind::JobRetry, _) => out.job_retry.push(r.job.0),
                 (RequestKind::JobPause, _) => out.job_pause.push(r.job.0),
                 (RequestKind::JobResume, _) => out.job_resume.push(r.job.0),
+                (RequestKind::JobDelete, _) => out.job_delete.push(r.job.0),
                 (RequestKind::TaskCancel, Some(task)) => out.task_cancel.push(task.0),
                 (RequestKind::TaskRetry, Some(task)) => {
                     // The last word on a task counts.
