@@ -66,8 +66,14 @@ async fn policies_times_and_nodes_that_make_no_sense_stop_nobody_else() {
 #[tokio::test]
 async fn a_job_whose_counters_lie_stops_nobody_else() {
     let lie = "WHERE job_id = (SELECT job_id FROM yardmaster.task_spec WHERE task_id = $admitted)";
-    let (db, ..) = spoil(&format!("{NOW} UPDATE yardmaster.job_state SET n_tasks = 0, n_done = 5, n_bad = 7 {lie}")).await;
-    let refused = db.admin.batch_execute("UPDATE yardmaster.job_state SET n_done = 9223372036854775807").await.unwrap_err();
+    let (db, ..) =
+        spoil(&format!("{NOW} UPDATE yardmaster.job_state SET n_tasks = 0, n_done = 5, n_bad = 7 {lie}"))
+            .await;
+    let refused = db
+        .admin
+        .batch_execute("UPDATE yardmaster.job_state SET n_done = 9223372036854775807")
+        .await
+        .unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "23514", "{refused}");
 }
 
