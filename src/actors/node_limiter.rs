@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use crate::messages::{
     AcquireSlots, AdoptSlots, GetSlots, SetLimits, SlotAnswer, SlotPermit, SlotWant, SlotsReturned,
 };
-use crate::model::{Limits, SlotGrant, SlotTable};
+use crate::model::{Full, Limits, SlotGrant, SlotTable};
 
 /// Counts slots. Permits return their slots by being dropped.
 #[derive(Debug)]
@@ -27,8 +27,9 @@ impl NodeLimiter {
     }
 
     /// One warning when work first waits for slots, one line when it ends saying how long.
-    fn note_waiting(&mut self, full: Option<String>) {
+    fn note_waiting(&mut self, full: Option<&Full>, others_wait: bool) {
         match (full, self.waiting_since) {
+            (None, _) if others_wait => {}
             (Some(reason), None) => {
                 tracing::warn!("tasks wait for slots: {reason}");
                 self.waiting_since = Some(Instant::now());
@@ -41,13 +42,13 @@ impl NodeLimiter {
         }
     }
 
-    fn answer(&mut self, want: &SlotWant, ctx: &Context<Self>) -> Result<SlotAnswer, String> {
+    fn answer(&mut self, want: &SlotWant, ctx: &Context<Self>) -> SlotAnswer {
         if want.hold {
             self.table.try_take(&want.nodes).map(|grant| SlotAnswer::Granted(Self::permit(grant, ctx)))
         } else {
             self.table.fits(&want.nodes).map(|()| SlotAnswer::Fits)
         }
-        .map_err(|full| full.to_string())
+        .unwrap_or_else(SlotAnswer::Full)
     }
 }
 
@@ -58,18 +59,13 @@ impl Actor for NodeLimiter {
 impl Handler<AcquireSlots> for NodeLimiter {
     type Result = MessageResult<AcquireSlots>;
 
-    fn handle(&mut self, AcquireSlots(wants): AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
-        let mut full = None;
-        let answers = wants
-            .iter()
-            .map(|want| {
-                self.answer(want, ctx).unwrap_or_else(|reason| {
-                    full.get_or_insert(reason);
-                    SlotAnswer::Full
-                })
-            })
-            .collect();
-        self.note_waiting(full);
+    fn handle(&mut self, ask: AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
+        let answers: Vec<SlotAnswer> = ask.wants.iter().map(|want| self.answer(want, ctx)).collect();
+        let full = answers.iter().find_map(|answer| match answer {
+            SlotAnswer::Full(reason) => Some(reason),
+            SlotAnswer::Granted(_) | SlotAnswer::Fits => None,
+        });
+        self.note_waiting(full, ask.others_wait);
         MessageResult(answers)
     }
 }

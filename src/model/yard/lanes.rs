@@ -1,7 +1,10 @@
 //! What the Yard knows of each lane's queue: a window of its next ready tasks.
 //!
-//! A window is exact as far as it goes: no ready task of the lane precedes or lies between its keys. `more` says that
-//! something may lie behind its end. Whatever makes tasks ready tells the first of them, and the window is cut there.
+//! A window is exact as far as it goes: no ready task of the lane precedes its keys or lies between them. `more` says
+//! that something may lie behind what is known. Whatever makes tasks ready tells the first of them: within what is
+//! known, the window is cut there; behind it, nothing is learnt, since others may lie before it.
+//!
+//! A lane is *full* from the moment it was refused slots until a slot of one of its nodes comes back.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -15,6 +18,28 @@ struct Track {
     more: bool,
     /// The last key known to be claimed: nothing ready precedes it, unless told.
     floor: Option<QueueKey>,
+    full: bool,
+}
+
+impl Track {
+    /// How far the queue is known.
+    fn known_to(&self) -> Option<QueueKey> {
+        self.window.back().copied().max(self.floor)
+    }
+
+    fn is_short(&self, size: u32) -> bool {
+        self.more && self.window.len() < size as usize
+    }
+}
+
+/// What a walk in order of dispatch does next.
+pub(super) enum Walk {
+    /// Goes on.
+    On,
+    /// Goes on without this lane.
+    PassOver,
+    /// Ends.
+    Stop,
 }
 
 /// All lanes, by id. See the module's documentation.
@@ -25,7 +50,8 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) fn add(&mut self, lane: Lane) {
-        let track = || Track { lane: lane.clone(), window: VecDeque::new(), more: true, floor: None };
+        let track =
+            || Track { lane: lane.clone(), window: VecDeque::new(), more: true, floor: None, full: false };
         self.tracks.entry(lane.id).or_insert_with(track);
     }
 
@@ -42,9 +68,41 @@ impl Lanes {
         }
     }
 
+    // ---------------------------------------------------------------- slots
+
+    /// The lane was refused slots. Says whether that is news.
+    pub(super) fn fill(&mut self, id: LaneId) -> bool {
+        self.tracks.get_mut(&id).is_some_and(|t| !std::mem::replace(&mut t.full, true))
+    }
+
+    /// The slots of one task of this lane came back: lanes that share a node with it may fit again.
+    pub(super) fn freed_by(&mut self, id: LaneId) {
+        let Some(nodes) = self.tracks.get(&id).map(|t| t.lane.nodes.clone()) else {
+            return self.all_may_fit();
+        };
+        for track in self.tracks.values_mut().filter(|t| t.full) {
+            track.full = !track.lane.nodes.iter().any(|node| nodes.contains(node));
+        }
+    }
+
+    /// It is not known whose slots came back.
+    pub(super) fn all_may_fit(&mut self) {
+        self.tracks.values_mut().for_each(|t| t.full = false);
+    }
+
+    /// Do tasks wait in full lanes?
+    pub(super) fn somebody_waits(&self) -> bool {
+        self.tracks.values().any(|t| t.full && !t.window.is_empty())
+    }
+
+    // ---------------------------------------------------------------- windows
+
     /// Tasks became ready in the lane, the first of them at `key`.
     pub(super) fn readied(&mut self, id: LaneId, key: QueueKey) {
         let Some(track) = self.tracks.get_mut(&id) else { return };
+        if track.more && track.known_to().is_none_or(|end| end < key) {
+            return;
+        }
         let keep = track.window.partition_point(|k| *k < key);
         track.window.truncate(keep);
         track.window.push_back(key);
@@ -87,41 +145,32 @@ impl Lanes {
     }
 
     pub(super) fn wants_windows(&self, size: u32) -> bool {
-        self.tracks.values().any(|t| t.more && t.window.len() < size as usize)
+        self.tracks.values().any(|t| t.is_short(size))
     }
 
     /// Asks for what lies behind short windows. Twice the size, so that a refill serves several rounds.
     pub(super) fn window_requests(&self, size: u32) -> Vec<WindowRequest> {
-        let short = self.tracks.values().filter(|t| t.more && t.window.len() < size as usize);
-        short
-            .map(|t| WindowRequest {
-                lane: t.lane.id,
-                after: t.window.back().copied().or(t.floor),
-                limit: size * 2,
-            })
-            .collect()
+        let ask = |t: &Track| WindowRequest { lane: t.lane.id, after: t.known_to(), limit: size * 2 };
+        self.tracks.values().filter(|t| t.is_short(size)).map(ask).collect()
     }
 
-    /// The lane, if its queue is known to be empty.
+    /// The lane, if nothing is known to be ready in it.
     pub(super) fn empty_lane(&self, id: LaneId) -> Option<&Lane> {
-        self.tracks.get(&id).filter(|t| t.window.is_empty()).map(|t| &t.lane)
+        self.tracks.get(&id).filter(|t| t.window.is_empty() && !t.full).map(|t| &t.lane)
     }
 
-    /// Calls `each` with the lane of every known ready task in order of dispatch, until it answers false. Says whether
-    /// the end was reached.
-    pub(super) fn in_order<'a>(&'a self, each: &mut impl FnMut(&'a Lane) -> bool) -> bool {
-        let mut heads: BinaryHeap<Reverse<(QueueKey, LaneId, usize)>> = self
-            .tracks
-            .values()
-            .filter_map(|t| t.window.front().map(|k| Reverse((*k, t.lane.id, 0))))
-            .collect();
+    /// Calls `each` with the lane of every known ready task in order of dispatch, but for full lanes. Says whether the
+    /// end was reached.
+    pub(super) fn in_order<'a>(&'a self, each: &mut impl FnMut(&'a Lane) -> Walk) -> bool {
+        let open = self.tracks.values().filter(|t| !t.full);
+        let mut heads: BinaryHeap<Reverse<(QueueKey, LaneId, usize)>> =
+            open.filter_map(|t| t.window.front().map(|k| Reverse((*k, t.lane.id, 0)))).collect();
         while let Some(Reverse((_, id, i))) = heads.pop() {
             let Some(track) = self.tracks.get(&id) else { continue };
-            if !each(&track.lane) {
-                return false;
-            }
-            if let Some(next) = track.window.get(i + 1) {
-                heads.push(Reverse((*next, id, i + 1)));
+            match each(&track.lane) {
+                Walk::On => heads.extend(track.window.get(i + 1).map(|next| Reverse((*next, id, i + 1)))),
+                Walk::PassOver => {}
+                Walk::Stop => return false,
             }
         }
         true
