@@ -32,7 +32,9 @@ fn done() -> Outcome {
 #[test]
 fn a_crowd_before_a_full_node_holds_up_nobody() {
     let mut world = world(4, 1, vec![lane(1, "alice", &["a"]), lane(2, "bob", &["b"])]);
-    (0..500).for_each(|_| drop(world.submit(0, 9, &[])));
+    (0..500).for_each(|_| {
+        world.submit(0, 9, &[]);
+    });
     let other = world.submit(1, 0, &[]);
     world.calm();
     assert!(matches!(world.stand(other), Stand::Live { .. }), "{:?}", world.stand(other));
@@ -44,7 +46,9 @@ fn a_crowd_before_a_full_node_leaves_the_owners_session_to_others() {
     let mut alike = lane(2, "alice", &["a"]);
     alike.nodes = vec!["b".to_owned()];
     let mut world = world(4, 1, vec![lane(1, "alice", &["a"]), alike]);
-    (0..50).for_each(|_| drop(world.submit(0, 9, &[])));
+    (0..50).for_each(|_| {
+        world.submit(0, 9, &[]);
+    });
     let other = world.submit(1, 0, &[]);
     world.calm();
     assert!(matches!(world.stand(other), Stand::Live { .. }));
@@ -54,7 +58,9 @@ fn a_crowd_before_a_full_node_leaves_the_owners_session_to_others() {
 #[test]
 fn sessions_that_do_not_open_hold_up_nobody() {
     let mut world = world(2, 2, vec![lane(1, "alice", &["a"]), lane(2, "bob", &["b"])]);
-    (0..50).for_each(|_| drop(world.submit(0, 9, &[])));
+    (0..50).for_each(|_| {
+        world.submit(0, 9, &[]);
+    });
     let other = world.submit(1, 0, &[]);
     world.feed(Input::Woken);
     for _ in 0..20 {
@@ -75,7 +81,9 @@ fn sessions_that_do_not_open_hold_up_nobody() {
 #[test]
 fn a_full_lane_is_left_alone_until_a_slot_of_its_nodes_comes_back() {
     let mut world = world(8, 1, vec![lane(1, "alice", &["a"]), lane(2, "bob", &["b"])]);
-    (0..100).for_each(|_| drop(world.submit(0, 9, &[])));
+    (0..100).for_each(|_| {
+        world.submit(0, 9, &[]);
+    });
     let first = world.submit(1, 0, &[]);
     world.submit(1, 0, &[]);
     world.calm();
@@ -92,7 +100,9 @@ fn a_full_lane_is_left_alone_until_a_slot_of_its_nodes_comes_back() {
 #[test]
 fn what_became_ready_before_we_looked_is_not_forgotten() {
     let mut world = world(1, 1, vec![lane(1, "alice", &["a"])]);
-    (0..10).for_each(|_| drop(world.submit(0, 0, &[])));
+    (0..10).for_each(|_| {
+        world.submit(0, 0, &[]);
+    });
     world.calm();
     world.lose_office();
     world.submit(0, 0, &[]);
@@ -105,7 +115,9 @@ fn what_became_ready_before_we_looked_is_not_forgotten() {
 #[test]
 fn a_task_that_is_retried_cuts_no_one_out() {
     let mut world = world(2, 2, vec![lane(1, "alice", &["a"])]);
-    (0..30).for_each(|_| drop(world.submit(0, 0, &[])));
+    (0..30).for_each(|_| {
+        world.submit(0, 0, &[]);
+    });
     for round in 0..200 {
         world.calm();
         let Some(task) = world.running().first().copied() else { break };
@@ -132,12 +144,13 @@ fn the_order_is_priority_then_id() {
     // Let sessions open before anything can start, so that all lanes are equally ready.
     let hold = world.table.adopt(&[]);
     world.calm();
-    world.table.give_back(hold);
     for owner in [("a", "alice"), ("b", "bob"), ("", "bob")] {
         let key = SessionKey { node: owner.0.into(), owner: owner.1.into() };
         *world.idle.entry(key.clone()).or_default() += 1;
         world.feed(Input::SessionReady(key));
+        world.calm();
     }
+    world.table.give_back(hold);
     world.run_down();
     assert_eq!(world.order, expected);
 }
@@ -240,5 +253,5 @@ fn a_refusal_heard_during_a_round_is_told_in_the_next() {
     world.feed(Input::Woken);
     world.open_failed(0, true);
     while world.answer_turn() || world.answer_slots() {}
-    assert_eq!(*world.stand(task), Stand::Delayed, "it failed with the refusal and waits for its retry");
+    assert_eq!(world.tasks[&task].attempt, 1, "its attempt failed with the refusal");
 }
