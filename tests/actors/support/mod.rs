@@ -60,9 +60,14 @@ pub fn lanes(owners: &[&str]) -> Vec<Lane> {
 }
 
 impl House {
-    /// Starts the actors and takes office.
+    /// Pauses the clock, starts the actors and takes office.
     pub fn open(settings: &Settings, lanes: Vec<Lane>) -> House {
         tokio::time::pause();
+        House::another(settings, lanes)
+    }
+
+    /// The same when the clock is paused already.
+    pub fn another(settings: &Settings, lanes: Vec<Lane>) -> House {
         let (runs_sender, runs) = mpsc::unbounded_channel();
         let (verdict, verdicts) = watch::channel(None);
         let catalog = Arc::new(Mutex::new(Catalog { lanes, ..Catalog::default() }));
