@@ -52,6 +52,9 @@ impl Round {
     }
 }
 
+/// SQLSTATE invalid_authorization_specification: what PostgreSQL says when such an owner logs in.
+const OWNER_BARRED: &str = "28000";
+
 impl Yard {
     /// Begins a round if none is under way and there is something to do.
     pub(super) fn next_round(&mut self, effects: &mut Vec<Effect>) {
@@ -267,10 +270,9 @@ impl Yard {
     fn start(&mut self, offer: usize, task: ClaimedTask, seat: &Seat, effects: &mut Vec<Effect>) {
         let lane = task.lane;
         let running = Running { task: task.clone(), node: seat.key.node.clone(), cancelling: false };
-        let outcome = match &seat.refusal {
-            Some((sqlstate, message)) => {
-                Outcome::Failed { sqlstate: sqlstate.clone(), message: message.clone(), revoked: false }
-            }
+        let barred = task.owner_trouble.clone().map(|message| (OWNER_BARRED.to_owned(), message));
+        let outcome = match seat.refusal.clone().or(barred) {
+            Some((sqlstate, message)) => Outcome::Failed { sqlstate, message, revoked: false },
             None if self.mode == Mode::Accepting => {
                 self.running.insert(task.task, running);
                 effects.push(Effect::Start { offer, task });
