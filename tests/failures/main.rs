@@ -8,8 +8,10 @@ mod support;
 
 mod connections;
 mod crashes;
+mod hostile;
 mod ledger;
 mod outages;
 mod requests;
 mod rows;
+mod signals;
 mod texts;

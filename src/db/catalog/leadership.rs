@@ -111,7 +111,10 @@ pub async fn watch(client: &Client) -> DbError {
                 if last != Some(sign) {
                     (last, heard) = (Some(sign), tokio::time::Instant::now());
                 } else if heard.elapsed() >= SILENT_AFTER {
-                    tracing::warn!(epoch = sign.0, "the leader has been silent for {SILENT_AFTER:?}; taking over");
+                    tracing::warn!(
+                        epoch = sign.0,
+                        "the leader has been silent for {SILENT_AFTER:?}; taking over"
+                    );
                     if let Err(e) = client.query_one(UNSEAT, &[&sign.0, &sign.1]).await {
                         return DbError::postgres("end a silent leader")(e);
                     }

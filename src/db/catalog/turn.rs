@@ -213,7 +213,8 @@ impl Catalog {
         }
         found.late_edges |= full;
         let tasks_left = found.tasks || full;
-        self.admission = Some(Admission { found, cursor: i64::MIN, full, counted: false, tasks_left, poisoned });
+        self.admission =
+            Some(Admission { found, cursor: i64::MIN, full, counted: false, tasks_left, poisoned });
         Ok(())
     }
 
