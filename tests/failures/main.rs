@@ -10,6 +10,7 @@ mod connections;
 mod crashes;
 mod hostile;
 mod ledger;
+mod network;
 mod outages;
 mod requests;
 mod rows;
