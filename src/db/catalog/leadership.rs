@@ -51,6 +51,12 @@ const RENEW: &str = "
 UPDATE yardmaster.leader_renewal SET renewed_at = clock_timestamp()
  WHERE epoch = $1 AND EXISTS (SELECT FROM yardmaster.leader l WHERE l.epoch = $1 AND l.token = $2)";
 
+/// Nothing may end the lock's transaction; from 17 on a role or database may bound transactions as a whole.
+const UNBOUNDED: &str = "
+SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0; SET statement_timeout = 0;
+SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout';
+BEGIN";
+
 /// Called by standbys only; locks nothing.
 const SIGN_OF_LIFE: &str = "SELECT r.epoch, r.renewed_at FROM yardmaster.leader_renewal r";
 
@@ -70,10 +76,7 @@ pub const STATEMENTS: &[(&str, &str)] =
 /// # Errors
 /// When the connection ends, or the catalog is not there.
 pub async fn lock(client: &Client) -> Result<(), DbError> {
-    client
-        .batch_execute("SET idle_in_transaction_session_timeout = 0; SET lock_timeout = 0; SET statement_timeout = 0; BEGIN")
-        .await
-        .map_err(DbError::postgres("prepare the leadership lock"))?;
+    client.batch_execute(UNBOUNDED).await.map_err(DbError::postgres("prepare the leadership lock"))?;
     client.batch_execute(LOCK).await.map_err(DbError::postgres("wait for the leadership lock"))
 }
 
