@@ -225,15 +225,19 @@ impl Run<'_> {
             (Some(false), _) => Inspection::NonTransactional,
             (None, kind) => kind,
         };
+        // One for the attempt, however often the command is sent.
+        let deadline = self.task.timeout.map(|t| (Instant::now() + t, t));
         match kind {
-            Inspection::Empty | Inspection::Transactional => self.watched(session, true, nudges).await,
-            Inspection::NonTransactional => self.watched(session, false, nudges).await,
-            Inspection::RetryOutside => match self.watched(session, true, nudges).await {
-                // Both are raised before or without lasting effect, and the transaction was rolled back.
+            Inspection::Empty | Inspection::Transactional => {
+                self.watched(session, true, deadline, nudges).await
+            }
+            Inspection::NonTransactional => self.watched(session, false, deadline, nudges).await,
+            Inspection::RetryOutside => match self.watched(session, true, deadline, nudges).await {
+                // A session that was sent a cancel request runs nothing more: the attempt was to end.
                 Ended::Certain(Outcome::Failed { sqlstate, .. })
-                    if sqlstate == "2D000" || sqlstate == "25001" =>
+                    if belongs_outside(&sqlstate) && session.is_reusable() =>
                 {
-                    self.watched(session, false, nudges).await
+                    self.watched(session, false, deadline, nudges).await
                 }
                 ended => ended,
             },
@@ -245,12 +249,12 @@ impl Run<'_> {
         &self,
         session: &mut dyn Runner,
         transactional: bool,
+        deadline: Option<(Instant, Duration)>,
         nudges: &mut watch::Receiver<Nudge>,
     ) -> Ended {
         let canceller = session.canceller();
         let backend = session.backend();
         let order = Order { name: AttemptName::from(self.task), command: &self.task.command };
-        let deadline = self.task.timeout.map(|t| (Instant::now() + t, t));
         let mut own: Option<Own> = None;
         let mut cancelling = None;
         let mut end_at: Option<Instant> = None;
@@ -302,10 +306,12 @@ impl Run<'_> {
                 Ended::Certain(Outcome::Done { message })
             }
             AttemptEnd::Failed { sqlstate, message } => match own {
-                Some(Own::Interrupt) if sqlstate == "57014" => Ended::Certain(Outcome::Interrupted {
-                    revoked: false,
-                    message: "the service was stopped".to_owned(),
-                }),
+                Some(Own::Interrupt) if sqlstate == "57014" || belongs_outside(&sqlstate) => {
+                    Ended::Certain(Outcome::Interrupted {
+                        revoked: false,
+                        message: "the service was stopped".to_owned(),
+                    })
+                }
                 Some(Own::Timeout(limit)) if sqlstate == "57014" => {
                     failed(&sqlstate, timed_out(&message, limit))
                 }
@@ -383,6 +389,12 @@ impl Run<'_> {
             (None, Ok(Inspection::Transactional | Inspection::Empty) | Err(_)) => false,
         }
     }
+}
+
+/// Says the server that the command cannot run in a transaction block? Both are raised before or without lasting
+/// effect, and the transaction was rolled back.
+fn belongs_outside(sqlstate: &str) -> bool {
+    matches!(sqlstate, "2D000" | "25001")
 }
 
 fn failed(sqlstate: &str, message: String) -> Ended {

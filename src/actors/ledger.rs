@@ -42,6 +42,8 @@ const MIN_BACK_OFF: Duration = Duration::from_millis(100);
 /// The longest.
 const MAX_BACK_OFF: Duration = Duration::from_secs(5);
 
+/// A turn with the term it is meant for and where its answer goes.
+type Queued = (u64, Turn, Answer);
 type Answer = oneshot::Sender<Result<TurnReply, TurnError>>;
 
 /// What the office gives to those who work beside the turns.
@@ -53,7 +55,7 @@ struct Desk {
 
 /// Reads and writes the catalog.
 pub struct Ledger {
-    turns: mpsc::Sender<(Turn, Answer)>,
+    turns: mpsc::Sender<Queued>,
     desk: watch::Receiver<Option<Desk>>,
     release: watch::Sender<bool>,
     released: watch::Receiver<bool>,
@@ -94,6 +96,7 @@ impl Ledger {
             releasing,
             released: released_sender,
             held: None,
+            term: 0,
         };
         Ledger { turns, desk, release, released, settings, fatal, keeper: Some(keeper) }
     }
@@ -112,14 +115,15 @@ impl Actor for Ledger {
 impl Handler<RunTurn> for Ledger {
     type Result = ResponseFuture<Result<TurnReply, TurnError>>;
 
-    fn handle(&mut self, RunTurn(turn): RunTurn, _: &mut Self::Context) -> Self::Result {
-        let (turns, in_office) = (self.turns.clone(), self.desk.borrow().is_some());
+    fn handle(&mut self, RunTurn { turn, term }: RunTurn, _: &mut Self::Context) -> Self::Result {
+        let (turns, desk) = (self.turns.clone(), self.desk.clone());
         Box::pin(async move {
-            if !in_office {
+            // Looked at when it is queued, not before: nobody answers what is queued between two terms.
+            if desk.borrow().is_none() {
                 return Err(TurnError::NoOffice);
             }
             let (answer, answered) = oneshot::channel();
-            turns.send((turn, answer)).await.map_err(|_| TurnError::NoOffice)?;
+            turns.send((term, turn, answer)).await.map_err(|_| TurnError::NoOffice)?;
             answered.await.unwrap_or_else(|_| Err(TurnError::Doubt("the office ended".to_owned())))
         })
     }
@@ -225,12 +229,14 @@ struct Keeper {
     config: Config,
     settings: watch::Receiver<Settings>,
     superiors: Superiors,
-    turns: mpsc::Receiver<(Turn, Answer)>,
+    turns: mpsc::Receiver<Queued>,
     desk: watch::Sender<Option<Desk>>,
     releasing: watch::Receiver<bool>,
     released: watch::Sender<bool>,
     /// The office held before the connection was lost.
     held: Option<Office>,
+    /// Counts the times office was taken or resumed.
+    term: u64,
 }
 
 /// Home cannot be used: since when, and how long to wait before the next attempt.
@@ -280,7 +286,7 @@ impl Keeper {
             };
             self.desk.send_replace(None);
             // Whoever waits for a turn learns that the office is over.
-            while let Ok((_, answer)) = self.turns.try_recv() {
+            while let Ok((_, _, answer)) = self.turns.try_recv() {
                 let _ = answer.send(Err(TurnError::Doubt("the office ended".to_owned())));
             }
             match term {
@@ -344,8 +350,10 @@ impl Keeper {
             if resumed.is_some() { "office resumed" } else { "office taken" }
         );
         self.desk.send_replace(Some(Desk { control: Rc::new(control), office }));
+        self.term += 1;
         self.superiors.took.do_send(TookOffice {
             epoch: office.epoch,
+            term: self.term,
             token: office.token,
             resumed: resumed.is_some(),
             live,
@@ -396,7 +404,11 @@ impl Keeper {
                     });
                 },
                 turn = self.turns.recv() => {
-                    let Some((turn, answer)) = turn else { return Ok(Term::Released) };
+                    let Some((term, turn, answer)) = turn else { return Ok(Term::Released) };
+                    if term != self.term {
+                        let _ = answer.send(Err(TurnError::NoOffice));
+                        continue;
+                    }
                     match tokio::time::timeout(TURN_LIMIT, catalog.take(&turn)).await {
                         Ok(Ok(reply)) => drop(answer.send(Ok(reply))),
                         Ok(Err(DbError::Deposed(epoch))) => {

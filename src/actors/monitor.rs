@@ -3,11 +3,12 @@
 //! It owns what the Yard only counts: ready sessions, the seats of the round under way, the Executors' addresses. It
 //! never waits for a query: turns run beside it, and Terminate is heard while one is slow.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
 use actix::{
-    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, MessageResult, Recipient, WrapFuture,
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, MessageResult, Recipient, SpawnHandle,
+    WrapFuture,
 };
 
 use super::executor::{Assignment, Executor, Peers};
@@ -20,8 +21,8 @@ use crate::messages::{
     SlotAnswer, SlotPermit, SlotWant, Snapshot, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice,
     TurnError, Wake, WakeAt,
 };
-use crate::model::yard::{Answer, Effect, Input, Rules, Seat, Want, Yard};
-use crate::model::{ClaimedTask, Epoch, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
+use crate::model::yard::{Answer, Effect, Input, Rules, Seat, Standing, Want, Yard};
+use crate::model::{ClaimedTask, Epoch, Full, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
 use crate::settings::{self, Settings};
 
 /// Whom the Monitor talks to.
@@ -53,6 +54,7 @@ pub struct Colleagues {
 
 struct Office {
     epoch: Epoch,
+    term: u64,
     token: uuid::Uuid,
     tickets: TicketMaker,
 }
@@ -71,8 +73,13 @@ pub struct Monitor {
     colleagues: Colleagues,
     sessions: Rc<dyn SessionSource>,
     siding: Siding,
+    /// What the Yard wants done. A queue, because doing one thing may tell the Yard something.
+    effects: VecDeque<Effect>,
+    performing: bool,
     /// The permits granted for the wants of the round under way, by want.
     granted: HashMap<usize, SlotPermit>,
+    /// Counts questions for slots: an answer to an earlier one than the last is stale.
+    ask_number: u64,
     /// Counts turns: an answer to an earlier one than the last is stale.
     turn_number: u64,
     /// The offers of the round under way.
@@ -83,6 +90,8 @@ pub struct Monitor {
     office: Option<Office>,
     /// Keys whose opening failed, with the number of failures in a row.
     troubled: HashMap<SessionKey, u32>,
+    /// Ends the grace of a shutdown.
+    grace: Option<SpawnHandle>,
 }
 
 /// How often idle sessions are looked over.
@@ -99,32 +108,41 @@ impl Monitor {
             colleagues,
             sessions,
             siding: Siding::default(),
+            effects: VecDeque::new(),
+            performing: false,
             granted: HashMap::new(),
+            ask_number: 0,
             turn_number: 0,
             places: Vec::new(),
             executors: HashMap::new(),
             running: HashMap::new(),
             office: None,
             troubled: HashMap::new(),
+            grace: None,
         }
     }
 
     fn feed(&mut self, input: Input, ctx: &mut Context<Self>) {
-        for effect in self.yard.feed(input) {
-            self.perform(effect, ctx);
+        self.effects.extend(self.yard.feed(input));
+        // Fed while performing: whoever performs goes on with these.
+        if !std::mem::replace(&mut self.performing, true) {
+            while let Some(effect) = self.effects.pop_front() {
+                self.perform(effect, ctx);
+            }
+            self.performing = false;
         }
     }
 
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
-            Effect::AskSlots(wants) => self.ask_slots(wants, ctx),
+            Effect::AskSlots { wants, first, others_wait } => self.ask_slots(wants, first, others_wait, ctx),
             Effect::TakeTurn { turn, seats } => self.take_turn(turn, seats, ctx),
             Effect::Start { offer, task } => self.start(offer, task, ctx),
             Effect::ReturnSeat { offer } => self.return_seat(offer, ctx),
             Effect::BurnSeats => self.places.clear(),
             Effect::Adopt(live) => self.adopt(*live, ctx),
             Effect::OpenSession(key) => self.open(key, ctx),
-            Effect::Cancel(task) => self.tell(task, CancelTask { grace: self.settings.cancel.grace }),
+            Effect::Cancel(task) => self.tell(task, CancelTask),
             Effect::Interrupt(task) => self.tell(task, InterruptTask),
             Effect::Abandon(task) => {
                 self.tell(task, AbandonTask);
@@ -136,9 +154,12 @@ impl Monitor {
             }
             Effect::WakeAt(due) => self.colleagues.due.do_send(WakeAt(due)),
             Effect::StartGrace => {
-                ctx.run_later(self.settings.shutdown.grace, |monitor, ctx| {
+                let over = ctx.run_later(self.settings.shutdown.grace, |monitor, ctx| {
                     monitor.feed(Input::GraceOver, ctx)
                 });
+                if let Some(earlier) = self.grace.replace(over) {
+                    ctx.cancel_future(earlier);
+                }
             }
             Effect::Stop { clean } => (self.colleagues.stopped)(clean),
         }
@@ -146,27 +167,42 @@ impl Monitor {
 
     // ---------------------------------------------------------------- a round
 
-    fn ask_slots(&mut self, wants: Vec<Want>, ctx: &mut Context<Self>) {
-        let asked = wants.into_iter().map(|w| SlotWant { nodes: w.nodes, hold: w.ready }).collect();
-        let answered = self.colleagues.slots.send(AcquireSlots(asked)).into_actor(self);
-        ctx.spawn(answered.map(|answers, monitor, ctx| {
+    fn ask_slots(&mut self, wants: Vec<Want>, first: usize, others_wait: bool, ctx: &mut Context<Self>) {
+        if first == 0 {
+            self.granted.clear();
+        }
+        self.ask_number += 1;
+        let number = self.ask_number;
+        let wants = wants.into_iter().map(|w| SlotWant { nodes: w.nodes, hold: w.ready }).collect();
+        let answered = self.colleagues.slots.send(AcquireSlots { wants, others_wait }).into_actor(self);
+        ctx.spawn(answered.map(move |answers, monitor, ctx| {
             // Without a NodeLimiter the app is ending.
             let Ok(answers) = answers else { return };
-            let mut plain = Vec::with_capacity(answers.len());
-            for (want, answer) in answers.into_iter().enumerate() {
-                plain.push(match answer {
-                    SlotAnswer::Granted(permit) => {
-                        monitor.granted.insert(want, permit);
-                        Answer::Granted
-                    }
-                    SlotAnswer::Fits => Answer::Fits,
-                    SlotAnswer::Full => Answer::Full,
-                });
+            if number == monitor.ask_number {
+                monitor.slots_answered(answers, first, ctx);
             }
-            monitor.feed(Input::SlotsAnswered(plain), ctx);
-            // What the Yard did not use goes back.
-            monitor.granted.clear();
         }));
+    }
+
+    fn slots_answered(&mut self, answers: Vec<SlotAnswer>, first: usize, ctx: &mut Context<Self>) {
+        let mut plain = Vec::with_capacity(answers.len());
+        for (want, answer) in (first..).zip(answers) {
+            plain.push(match answer {
+                SlotAnswer::Granted(permit) => {
+                    self.granted.insert(want, permit);
+                    Answer::Granted
+                }
+                SlotAnswer::Fits => Answer::Fits,
+                SlotAnswer::Full(Full::Global) => Answer::AllFull,
+                SlotAnswer::Full(Full::Node(_) | Full::Reserved(_)) => Answer::Full,
+            });
+        }
+        let number = self.ask_number;
+        self.feed(Input::SlotsAnswered(plain), ctx);
+        if number == self.ask_number {
+            // The Yard asks no further in this round: what it did not use goes back.
+            self.granted.clear();
+        }
     }
 
     fn take_turn(&mut self, mut turn: Turn, seats: Vec<Seat>, ctx: &mut Context<Self>) {
@@ -180,7 +216,8 @@ impl Monitor {
         }
         self.turn_number += 1;
         let number = self.turn_number;
-        let taken = self.colleagues.turns.send(RunTurn(turn)).into_actor(self);
+        let term = self.office.as_ref().map_or(0, |office| office.term);
+        let taken = self.colleagues.turns.send(RunTurn { turn, term }).into_actor(self);
         ctx.spawn(taken.map(move |answer, monitor, ctx| {
             if number != monitor.turn_number {
                 return;
@@ -245,6 +282,12 @@ impl Monitor {
         let assignment =
             Assignment { task, key, session, completion, permit, grace: self.settings.cancel.grace };
         self.executors.insert(id, (attempt, Executor::new(assignment, peers).start()));
+        // What was asked before there was an Executor to hear it is asked again.
+        match self.yard.standing(id, attempt) {
+            Some(Standing::Cancelling) => self.tell(id, CancelTask),
+            Some(Standing::Interrupted) => self.tell(id, InterruptTask),
+            Some(Standing::Wanted) | None => {}
+        }
     }
 
     /// Somebody must find out what became of an attempt; its slots are taken meanwhile, whatever the limits say.
@@ -259,14 +302,15 @@ impl Monitor {
             attempt = task.attempt,
             "outcome unknown: finding out"
         );
-        let (id, cancelling) = (task.task, live.cancelling);
         let asked = self.colleagues.adopt.send(AdoptSlots(vec![live.nodes])).into_actor(self);
         ctx.spawn(asked.map(move |permits, monitor, ctx| {
-            if let Some(permit) = permits.ok().and_then(|mut p| p.pop()) {
+            let Some(permit) = permits.ok().and_then(|mut p| p.pop()) else { return };
+            let wanted = monitor.yard.standing(task.task, task.attempt).is_some();
+            let at_work =
+                monitor.executors.get(&task.task).is_some_and(|(attempt, _)| *attempt == task.attempt);
+            // The office may have been lost meanwhile, and taken again.
+            if wanted && !at_work {
                 monitor.execute(task, key, None, permit, ctx);
-                if cancelling {
-                    monitor.tell(id, CancelTask { grace: monitor.settings.cancel.grace });
-                }
             }
         }));
     }
@@ -390,8 +434,11 @@ impl Handler<TookOffice> for Monitor {
     type Result = ();
 
     fn handle(&mut self, office: TookOffice, ctx: &mut Self::Context) {
-        self.office = Some(Office { epoch: office.epoch, token: office.token, tickets: office.tickets });
-        self.feed(Input::TookOffice { resumed: office.resumed, live: office.live }, ctx);
+        let TookOffice { epoch, term, token, resumed, live, tickets } = office;
+        self.office = Some(Office { epoch, term, token, tickets });
+        // The Yard expects no answer from an earlier term.
+        self.turn_number += 1;
+        self.feed(Input::TookOffice { resumed, live }, ctx);
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::messages::{
     AcquireSlots, AdoptSlots, GetSlots, SetLimits, SlotAnswer, SlotPermit, SlotWant, SlotsReturned,
 };
-use crate::model::{Limits, SlotGrant, SlotTable};
+use crate::model::{Full, Limits, SlotGrant, SlotTable};
 
 /// Work that waits asks again at every poll of the catalog (1 s). When nobody was refused for so long, nobody waits.
 const CALM_AFTER: Duration = Duration::from_secs(3);
@@ -39,12 +39,16 @@ impl NodeLimiter {
 
     /// One warning when work first waits for slots. A full house refuses somebody in most rounds and nobody in some, so
     /// the end of the waiting is not seen here but by [`NodeLimiter::calm`].
-    fn note_refusal(&mut self, reason: &str) {
+    fn note_refusal(&mut self, reason: Option<&Full>) {
         let now = Instant::now();
-        if self.waiting.is_none() {
-            tracing::warn!("tasks wait for slots: {reason}");
+        match (&mut self.waiting, reason) {
+            (Some(waiting), _) => waiting.refused = now,
+            (None, Some(reason)) => {
+                tracing::warn!("tasks wait for slots: {reason}");
+                self.waiting = Some(Waiting { since: now, refused: now });
+            }
+            (None, None) => {}
         }
-        self.waiting = Some(Waiting { since: self.waiting.map_or(now, |w| w.since), refused: now });
     }
 
     /// One line when the waiting is over, saying how long it took.
@@ -57,13 +61,13 @@ impl NodeLimiter {
         }
     }
 
-    fn answer(&mut self, want: &SlotWant, ctx: &Context<Self>) -> Result<SlotAnswer, String> {
+    fn answer(&mut self, want: &SlotWant, ctx: &Context<Self>) -> SlotAnswer {
         if want.hold {
             self.table.try_take(&want.nodes).map(|grant| SlotAnswer::Granted(Self::permit(grant, ctx)))
         } else {
             self.table.fits(&want.nodes).map(|()| SlotAnswer::Fits)
         }
-        .map_err(|full| full.to_string())
+        .unwrap_or_else(SlotAnswer::Full)
     }
 }
 
@@ -78,19 +82,14 @@ impl Actor for NodeLimiter {
 impl Handler<AcquireSlots> for NodeLimiter {
     type Result = MessageResult<AcquireSlots>;
 
-    fn handle(&mut self, AcquireSlots(wants): AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
-        let mut full = None;
-        let answers = wants
-            .iter()
-            .map(|want| {
-                self.answer(want, ctx).unwrap_or_else(|reason| {
-                    full.get_or_insert(reason);
-                    SlotAnswer::Full
-                })
-            })
-            .collect();
-        if let Some(reason) = full {
-            self.note_refusal(&reason);
+    fn handle(&mut self, ask: AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
+        let answers: Vec<SlotAnswer> = ask.wants.iter().map(|want| self.answer(want, ctx)).collect();
+        let full = answers.iter().find_map(|answer| match answer {
+            SlotAnswer::Full(reason) => Some(reason),
+            SlotAnswer::Granted(_) | SlotAnswer::Fits => None,
+        });
+        if full.is_some() || ask.others_wait {
+            self.note_refusal(full);
         }
         MessageResult(answers)
     }

@@ -17,13 +17,10 @@ pub struct Wake;
 #[rtype(result = "()")]
 pub struct WakeAt(pub Option<Duration>);
 
-/// To an Executor: cancel is requested; ask the backend to stop, and end it when the grace is over.
+/// To an Executor: cancel is requested; ask the backend to stop, and end it when the grace of its assignment is over.
 #[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]
 #[rtype(result = "()")]
-pub struct CancelTask {
-    /// How long the statement has to end by itself after the cancel request.
-    pub grace: Duration,
-}
+pub struct CancelTask;
 
 /// To an Executor: the service is leaving; end the attempt now, as an interruption.
 #[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]

@@ -10,7 +10,13 @@ use crate::settings::Settings;
 /// Take a turn. Turns do not overlap.
 #[derive(Message, Debug)]
 #[rtype(result = "Result<TurnReply, TurnError>")]
-pub struct RunTurn(pub Turn);
+pub struct RunTurn {
+    /// The turn.
+    pub turn: Turn,
+    /// The term it is meant for, from [`TookOffice`]. In a later one it is refused: whoever reads the catalog on taking
+    /// office must know that nothing of an earlier term can still happen.
+    pub term: u64,
+}
 
 /// Why a turn came to nothing.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -21,8 +27,8 @@ pub enum TurnError {
     /// The connection was lost meanwhile: it may have happened. A [`TookOffice`] or [`LostOffice`] follows.
     #[error("the turn is in doubt: {0}")]
     Doubt(String),
-    /// No office is held.
-    #[error("no office is held")]
+    /// No office is held, or another term of it than the turn was meant for.
+    #[error("no office is held in the turn's term")]
     NoOffice,
 }
 
@@ -32,6 +38,8 @@ pub enum TurnError {
 pub struct TookOffice {
     /// The epoch.
     pub epoch: Epoch,
+    /// Counts how often this process took or resumed office.
+    pub term: u64,
     /// The process's random token.
     pub token: uuid::Uuid,
     /// True when the epoch is the one held before: attempts under way go on.

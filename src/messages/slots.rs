@@ -2,7 +2,7 @@
 
 use actix::{Message, WeakRecipient};
 
-use crate::model::slots::SlotSnapshot;
+use crate::model::slots::{Full, SlotSnapshot};
 use crate::model::{Limits, SlotGrant};
 
 /// One possible start.
@@ -21,14 +21,19 @@ pub enum SlotAnswer {
     Granted(SlotPermit),
     /// They would be free.
     Fits,
-    /// They are not.
-    Full,
+    /// They are not, for this reason.
+    Full(Full),
 }
 
 /// Decide about wants in their order, each all or nothing. A want that is refused takes nothing from those behind it.
 #[derive(Message, Clone, Debug)]
 #[rtype(result = "Vec<SlotAnswer>")]
-pub struct AcquireSlots(pub Vec<SlotWant>);
+pub struct AcquireSlots {
+    /// In order of dispatch.
+    pub wants: Vec<SlotWant>,
+    /// Others wait for slots that are known to be taken, and are not asked for.
+    pub others_wait: bool,
+}
 
 /// Take slots whatever the limits say, for attempts of a predecessor that may still run.
 #[derive(Message, Clone, Debug)]

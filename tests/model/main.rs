@@ -5,3 +5,4 @@ mod rollup;
 mod slots;
 mod starvation;
 mod transition;
+mod yard;

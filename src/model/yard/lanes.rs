@@ -1,8 +1,10 @@
 //! What the Yard knows of each lane's queue: a window of its next ready tasks.
 //!
-//! A window is exact as far as it goes: no ready task of the lane precedes or lies between its keys. `more` says that
-//! something may lie behind its end. Whatever makes tasks ready tells the first of them: within what is known, the window
-//! is cut there; behind it nothing is learnt, since others may lie in between.
+//! A window is exact as far as it goes: no ready task of the lane precedes its keys or lies between them. `more` says
+//! that something may lie behind what is known. Whatever makes tasks ready tells the first of them: within what is
+//! known, the window is cut there; behind it, nothing is learnt, since others may lie before it.
+//!
+//! A lane is *full* from the moment it was refused slots until a slot of one of its nodes comes back.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -16,19 +18,28 @@ struct Track {
     more: bool,
     /// The last key known to be claimed: nothing ready precedes it, unless told.
     floor: Option<QueueKey>,
-    /// Where the reading under way begins; `None` when nothing is read.
-    reading: Option<Option<QueueKey>>,
+    full: bool,
 }
 
 impl Track {
-    fn new(lane: Lane) -> Track {
-        Track { lane, window: VecDeque::new(), more: true, floor: None, reading: None }
+    /// How far the queue is known.
+    fn known_to(&self) -> Option<QueueKey> {
+        self.window.back().copied().max(self.floor)
     }
 
-    /// The end of what is known.
-    fn end(&self) -> Option<QueueKey> {
-        self.window.back().copied().or(self.floor)
+    fn is_short(&self, size: u32) -> bool {
+        self.more && self.window.len() < size as usize
     }
+}
+
+/// What a walk in order of dispatch does next.
+pub(super) enum Walk {
+    /// Goes on.
+    On,
+    /// Goes on without this lane.
+    PassOver,
+    /// Ends.
+    Stop,
 }
 
 /// All lanes, by id. See the module's documentation.
@@ -39,7 +50,9 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) fn add(&mut self, lane: Lane) {
-        self.tracks.entry(lane.id).or_insert_with(|| Track::new(lane));
+        let track =
+            || Track { lane: lane.clone(), window: VecDeque::new(), more: true, floor: None, full: false };
+        self.tracks.entry(lane.id).or_insert_with(track);
     }
 
     pub(super) fn lane(&self, id: LaneId) -> Option<&Lane> {
@@ -52,15 +65,42 @@ impl Lanes {
             track.window.clear();
             track.more = true;
             track.floor = None;
-            track.reading = None;
         }
     }
+
+    // ---------------------------------------------------------------- slots
+
+    /// The lane was refused slots. Says whether that is news.
+    pub(super) fn fill(&mut self, id: LaneId) -> bool {
+        self.tracks.get_mut(&id).is_some_and(|t| !std::mem::replace(&mut t.full, true))
+    }
+
+    /// The slots of one task of this lane came back: lanes that share a node with it may fit again.
+    pub(super) fn freed_by(&mut self, id: LaneId) {
+        let Some(nodes) = self.tracks.get(&id).map(|t| t.lane.nodes.clone()) else {
+            return self.all_may_fit();
+        };
+        for track in self.tracks.values_mut().filter(|t| t.full) {
+            track.full = !track.lane.nodes.iter().any(|node| nodes.contains(node));
+        }
+    }
+
+    /// It is not known whose slots came back.
+    pub(super) fn all_may_fit(&mut self) {
+        self.tracks.values_mut().for_each(|t| t.full = false);
+    }
+
+    /// Do tasks wait in full lanes?
+    pub(super) fn somebody_waits(&self) -> bool {
+        self.tracks.values().any(|t| t.full && !t.window.is_empty())
+    }
+
+    // ---------------------------------------------------------------- windows
 
     /// Tasks became ready in the lane, the first of them at `key`.
     pub(super) fn readied(&mut self, id: LaneId, key: QueueKey) {
         let Some(track) = self.tracks.get_mut(&id) else { return };
-        // Behind what is known nothing is learnt: others may lie between.
-        if track.more && track.end().is_none_or(|end| end < key) {
+        if track.more && track.known_to().is_none_or(|end| end < key) {
             return;
         }
         let keep = track.window.partition_point(|k| *k < key);
@@ -91,14 +131,12 @@ impl Lanes {
         track.more = keep > 0;
     }
 
-    /// A part of the queue was read. It is of use only where it continues what is known: when the window was cut since
-    /// it was asked for (a task became ready in the same turn), tasks between the cut and the part would be missing.
+    /// A part of the queue was read.
     pub(super) fn window(&mut self, window: Window) {
         let Some(track) = self.tracks.get_mut(&window.lane) else { return };
-        if track.reading.take() == Some(track.end()) {
-            track.window.extend(window.keys);
-            track.more = window.more;
-        }
+        let end = track.window.back().copied();
+        track.window.extend(window.keys.into_iter().filter(|k| end.is_none_or(|end| *k > end)));
+        track.more = window.more;
     }
 
     /// Where a claim may start to read the lane.
@@ -107,102 +145,34 @@ impl Lanes {
     }
 
     pub(super) fn wants_windows(&self, size: u32) -> bool {
-        self.tracks.values().any(|t| t.more && t.window.len() < size as usize)
+        self.tracks.values().any(|t| t.is_short(size))
     }
 
     /// Asks for what lies behind short windows. Twice the size, so that a refill serves several rounds.
-    pub(super) fn window_requests(&mut self, size: u32) -> Vec<WindowRequest> {
-        let short = self.tracks.values_mut().filter(|t| t.more && t.window.len() < size as usize);
-        short
-            .map(|t| {
-                t.reading = Some(t.end());
-                WindowRequest { lane: t.lane.id, after: t.end(), limit: size * 2 }
-            })
-            .collect()
+    pub(super) fn window_requests(&self, size: u32) -> Vec<WindowRequest> {
+        let ask = |t: &Track| WindowRequest { lane: t.lane.id, after: t.known_to(), limit: size * 2 };
+        self.tracks.values().filter(|t| t.is_short(size)).map(ask).collect()
     }
 
-    /// The lane, if its queue is known to be empty.
+    /// The lane, if nothing is known to be ready in it.
     pub(super) fn empty_lane(&self, id: LaneId) -> Option<&Lane> {
-        self.tracks.get(&id).filter(|t| t.window.is_empty()).map(|t| &t.lane)
+        self.tracks.get(&id).filter(|t| t.window.is_empty() && !t.full).map(|t| &t.lane)
     }
 
-    /// Calls `each` with the lane of every known ready task in order of dispatch, until it answers false. Says whether
-    /// the end was reached.
-    pub(super) fn in_order<'a>(&'a self, each: &mut impl FnMut(&'a Lane) -> bool) -> bool {
-        let mut heads: BinaryHeap<Reverse<(QueueKey, LaneId, usize)>> = self
-            .tracks
-            .values()
-            .filter_map(|t| t.window.front().map(|k| Reverse((*k, t.lane.id, 0))))
-            .collect();
+    /// Calls `each` with the lane of every known ready task in order of dispatch, but for full lanes. Says whether the
+    /// end was reached.
+    pub(super) fn in_order<'a>(&'a self, each: &mut impl FnMut(&'a Lane) -> Walk) -> bool {
+        let open = self.tracks.values().filter(|t| !t.full);
+        let mut heads: BinaryHeap<Reverse<(QueueKey, LaneId, usize)>> =
+            open.filter_map(|t| t.window.front().map(|k| Reverse((*k, t.lane.id, 0)))).collect();
         while let Some(Reverse((_, id, i))) = heads.pop() {
             let Some(track) = self.tracks.get(&id) else { continue };
-            if !each(&track.lane) {
-                return false;
-            }
-            if let Some(next) = track.window.get(i + 1) {
-                heads.push(Reverse((*next, id, i + 1)));
+            match each(&track.lane) {
+                Walk::On => heads.extend(track.window.get(i + 1).map(|next| Reverse((*next, id, i + 1)))),
+                Walk::PassOver => {}
+                Walk::Stop => return false,
             }
         }
         true
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::SessionKey;
-
-    const LANE: LaneId = LaneId(1);
-
-    fn key(task: i64) -> QueueKey {
-        QueueKey { rank: 0, task: TaskId(task) }
-    }
-
-    fn lanes(window: &[i64]) -> Lanes {
-        let mut lanes = Lanes::default();
-        let session = SessionKey { node: String::new(), owner: "alice".to_owned() };
-        lanes.add(Lane { id: LANE, session, nodes: Vec::new() });
-        assert_eq!(lanes.window_requests(4).len(), 1);
-        lanes.window(Window { lane: LANE, keys: window.iter().map(|t| key(*t)).collect(), more: true });
-        lanes
-    }
-
-    fn known(lanes: &Lanes) -> Vec<i64> {
-        lanes.tracks[&LANE].window.iter().map(|k| k.task.0).collect()
-    }
-
-    #[test]
-    fn a_part_read_behind_a_window_that_was_cut_meanwhile_is_dropped_and_read_again() {
-        let mut lanes = lanes(&[5, 6]);
-        assert_eq!(lanes.window_requests(4)[0].after, Some(key(6)));
-        // The turn that reads behind 6 makes 3 ready; what is between is not known any more.
-        lanes.readied(LANE, key(3));
-        lanes.window(Window { lane: LANE, keys: vec![key(7)], more: false });
-        assert_eq!(known(&lanes), [3]);
-        assert!(lanes.wants_windows(4), "5 and 6 are to be read again");
-        assert_eq!(lanes.window_requests(4)[0].after, Some(key(3)));
-    }
-
-    #[test]
-    fn a_task_that_becomes_ready_behind_what_is_known_hides_none_in_between() {
-        let mut lanes = lanes(&[5, 6]);
-        lanes.readied(LANE, key(9));
-        assert_eq!(known(&lanes), [5, 6]);
-        assert_eq!(lanes.window_requests(4)[0].after, Some(key(6)));
-        lanes.window(Window { lane: LANE, keys: vec![key(8), key(9)], more: false });
-        // Now the end is known, and what comes behind it is the next.
-        lanes.readied(LANE, key(11));
-        assert_eq!(known(&lanes), [5, 6, 8, 9, 11]);
-    }
-
-    #[test]
-    fn a_part_read_behind_claimed_tasks_continues_the_window() {
-        let mut lanes = lanes(&[5, 6]);
-        lanes.window_requests(4);
-        lanes.claimed(LANE, TaskId(5));
-        lanes.claimed(LANE, TaskId(6));
-        lanes.window(Window { lane: LANE, keys: vec![key(7)], more: false });
-        assert_eq!(known(&lanes), [7]);
-        assert!(!lanes.wants_windows(4));
     }
 }

@@ -12,6 +12,8 @@ struct Stand {
     backing_off: bool,
     /// The server refuses this owner: SQLSTATE and text for the tasks that cannot start.
     refusal: Option<(String, String)>,
+    /// The round under way could tell the refusal.
+    telling: bool,
 }
 
 impl Stand {
@@ -85,14 +87,19 @@ impl Sessions {
         stand.refusal.clone()
     }
 
-    /// The round is over: refusals were told.
-    pub(super) fn refusals_told(&mut self) {
-        self.stands.values_mut().for_each(|s| s.refusal = None);
-        self.stands.retain(|_, s| !s.is_empty());
+    /// A round begins: refusals known by now are told in it.
+    pub(super) fn tell_refusals(&mut self) {
+        self.stands.values_mut().for_each(|s| s.telling = s.refusal.is_some());
     }
 
-    pub(super) fn may_open(&self, key: &SessionKey) -> bool {
-        self.stands.get(key).is_none_or(|s| !s.backing_off)
+    /// The round's offers are made. What was to be told is told; what was heard meanwhile is for the next.
+    pub(super) fn refusals_told(&mut self) {
+        for stand in self.stands.values_mut() {
+            if std::mem::take(&mut stand.telling) {
+                stand.refusal = None;
+            }
+        }
+        self.stands.retain(|_, s| !s.is_empty());
     }
 
     /// How many of `wanted` sessions should be opened now; counts them as opening.
@@ -107,27 +114,45 @@ impl Sessions {
         self.stands.values().map(|s| s.idle as usize).sum()
     }
 
-    /// The ready sessions, to be counted down while wants are made.
-    pub(super) fn budget(&self) -> Budget<'_> {
-        Budget { sessions: self, taken: HashMap::new() }
+    /// What wants can be made of, to be counted down.
+    pub(super) fn budget(&self, max_pending: u32) -> Budget<'_> {
+        Budget { sessions: self, max_pending, taken: HashMap::new(), opened: HashMap::new() }
     }
 }
 
-/// How many ready sessions are left while wants are made.
+/// How many ready sessions, and openings, are left while wants are made.
 pub(super) struct Budget<'a> {
     sessions: &'a Sessions,
+    max_pending: u32,
     taken: HashMap<SessionKey, u32>,
+    opened: HashMap<SessionKey, u32>,
 }
 
 impl Budget<'_> {
     /// Takes a ready session of this key if there is one. A refused key always has one: its tasks are to fail.
     pub(super) fn take(&mut self, key: &SessionKey) -> bool {
         let Some(stand) = self.sessions.stands.get(key) else { return false };
-        if let Some(taken) = self.taken.get_mut(key) {
-            *taken += 1;
-            return *taken <= stand.idle || stand.refusal.is_some();
+        if stand.refusal.is_some() {
+            return true;
         }
-        self.taken.insert(key.clone(), 1);
-        stand.idle >= 1 || stand.refusal.is_some()
+        count_to(stand.idle, key, &mut self.taken)
     }
+
+    /// Takes an opening of this key, if one more may be under way.
+    pub(super) fn open(&mut self, key: &SessionKey) -> bool {
+        let stand = self.sessions.stands.get(key);
+        if stand.is_some_and(|s| s.backing_off) {
+            return false;
+        }
+        count_to(self.max_pending.saturating_sub(stand.map_or(0, |s| s.opening)), key, &mut self.opened)
+    }
+}
+
+fn count_to(limit: u32, key: &SessionKey, counts: &mut HashMap<SessionKey, u32>) -> bool {
+    let count = match counts.get_mut(key) {
+        Some(count) => count,
+        None => counts.entry(key.clone()).or_default(),
+    };
+    *count += 1;
+    *count <= limit
 }

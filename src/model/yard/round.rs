@@ -1,0 +1,295 @@
+//! Rounds: wants, slots, and the turn that settles and claims.
+//!
+//! Slots are asked for until every lane that might start has been heard: a lane that is answered `Full` is marked, its
+//! wants are replaced by those of the lanes behind it, and it is left alone until a slot of its nodes comes back. So a
+//! crowd before a full node costs one question, however large it is, and holds up nobody.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::lanes::Walk;
+use super::office::Office;
+use super::{Answer, Effect, Mode, Running, Seat, Want, Yard};
+use crate::model::{ClaimedTask, Lane, LaneId, Offer, Outcome, SessionKey, Settlement, Turn, TurnReply};
+
+/// What the round waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Phase {
+    #[default]
+    Asking,
+    Taking,
+}
+
+/// A round under way.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    phase: Phase,
+    wants: Vec<Want>,
+    /// To the first of the wants.
+    answers: Vec<Answer>,
+    /// Lanes that may receive a dependant from this very turn.
+    hot: Vec<LaneId>,
+    turn: Turn,
+    /// Behind each offer.
+    seats: Vec<Seat>,
+}
+
+impl Round {
+    /// How many settlements it carries.
+    pub(super) fn settlements(&self) -> usize {
+        self.turn.settlements.len()
+    }
+
+    pub(super) fn into_settlements(self) -> Vec<Settlement> {
+        self.turn.settlements
+    }
+
+    pub(super) fn has_offers(&self) -> bool {
+        !self.seats.is_empty()
+    }
+
+    fn answered(&self) -> impl Iterator<Item = (&Want, Answer)> {
+        self.wants.iter().zip(self.answers.iter().copied())
+    }
+}
+
+impl Yard {
+    /// Begins a round if none is under way and there is something to do.
+    pub(super) fn next_round(&mut self, effects: &mut Vec<Effect>) {
+        if self.round.is_some() || self.office != Office::Held || self.mode == Mode::Stopped {
+            return;
+        }
+        let mut round = Round { hot: std::mem::take(&mut self.hot), ..Round::default() };
+        let accepting = self.mode == Mode::Accepting;
+        let mut wants = Vec::new();
+        if accepting && std::mem::take(&mut self.stale) {
+            self.sessions.tell_refusals();
+            wants = self.wants(&mut round);
+        }
+        let windows_due = accepting && self.lanes.wants_windows(self.rules.max_task_executors);
+        if wants.is_empty() && !self.look && self.unsettled.is_empty() && !windows_due {
+            return;
+        }
+        if wants.is_empty() {
+            self.round = Some(round);
+            self.take_turn(effects);
+        } else {
+            self.ask(round, wants, effects);
+        }
+    }
+
+    fn ask(&mut self, mut round: Round, wants: Vec<Want>, effects: &mut Vec<Effect>) {
+        let first = round.wants.len();
+        round.wants.extend_from_slice(&wants);
+        self.round = Some(round);
+        effects.push(Effect::AskSlots { wants, first, others_wait: self.lanes.somebody_waits() });
+    }
+
+    /// Possible starts beyond those of the round, in order of dispatch. At most as many with a session as may run, and
+    /// of those without one as many as may be opening.
+    fn wants(&self, round: &mut Round) -> Vec<Want> {
+        let mut wants = Vec::new();
+        let mut budget = self.sessions.budget(self.rules.max_pending_sessions);
+        let mut known: HashMap<LaneId, usize> = HashMap::new();
+        let mut ready = 0;
+        for (want, _) in
+            round.answered().filter(|(_, answer)| matches!(answer, Answer::Granted | Answer::Fits))
+        {
+            *known.entry(want.lane).or_default() += 1;
+            ready += usize::from(want.ready);
+            let _ = if want.ready { budget.take(&want.key) } else { budget.open(&want.key) };
+        }
+        let limit = self.rules.max_task_executors as usize;
+        let want = |lane: &Lane, ready| Want {
+            lane: lane.id,
+            key: lane.session.clone(),
+            nodes: lane.nodes.clone(),
+            ready,
+        };
+        let heard_all = self.lanes.in_order(&mut |lane| {
+            if let Some(n) = known.get_mut(&lane.id).filter(|n| **n > 0) {
+                *n -= 1;
+                return Walk::On;
+            }
+            let has_session = budget.take(&lane.session);
+            if !has_session && !budget.open(&lane.session) {
+                return Walk::PassOver;
+            }
+            wants.push(want(lane, has_session));
+            ready += usize::from(has_session);
+            if ready < limit { Walk::On } else { Walk::Stop }
+        });
+        if heard_all {
+            // A lane whose queue is empty may receive a dependant from this very settlement.
+            let hot = std::mem::take(&mut round.hot);
+            let lanes = hot.iter().filter_map(|id| self.lanes.empty_lane(*id));
+            wants.extend(
+                lanes.filter(|lane| budget.take(&lane.session)).take(limit - ready).map(|l| want(l, true)),
+            );
+        }
+        wants
+    }
+
+    pub(super) fn slots_answered(&mut self, answers: Vec<Answer>, effects: &mut Vec<Effect>) {
+        let fits =
+            |r: &mut Round| r.phase == Phase::Asking && r.answers.len() + answers.len() == r.wants.len();
+        let Some(mut round) = self.round.take_if(fits) else { return };
+        let (mut passed_over, mut all_full) = (false, false);
+        for (want, answer) in round.wants.iter().skip(round.answers.len()).zip(&answers) {
+            match answer {
+                Answer::Granted | Answer::Fits => {}
+                Answer::Full => passed_over |= self.lanes.fill(want.lane),
+                Answer::AllFull => all_full = true,
+            }
+        }
+        round.answers.extend(answers);
+        let again = passed_over && !all_full && self.mode == Mode::Accepting;
+        let wants = if again { self.wants(&mut round) } else { Vec::new() };
+        if wants.is_empty() {
+            self.make_offers(&mut round, effects);
+            self.round = Some(round);
+            self.take_turn(effects);
+        } else {
+            self.ask(round, wants, effects);
+        }
+    }
+
+    /// Makes offers of the places that were granted, and opens sessions where a place would be free.
+    fn make_offers(&mut self, round: &mut Round, effects: &mut Vec<Effect>) {
+        if self.mode != Mode::Accepting {
+            return;
+        }
+        let mut opening: BTreeMap<&SessionKey, u32> = BTreeMap::new();
+        for (i, (want, answer)) in round.wants.iter().zip(&round.answers).enumerate() {
+            match (answer, want.ready) {
+                (Answer::Granted, _) if self.sessions.can_lend(&want.key) => {
+                    round.turn.offers.push(Offer { lane: want.lane, backend: None });
+                    round.turn.floors.push(self.lanes.floor(want.lane));
+                    let refusal = self.sessions.lend(&want.key);
+                    round.seats.push(Seat { want: i, key: want.key.clone(), refusal });
+                }
+                // Its session was closed meanwhile: the slots go back.
+                (Answer::Granted, _) => {
+                    self.lanes.freed_by(want.lane);
+                    self.stale = true;
+                }
+                (Answer::Fits, false) => *opening.entry(&want.key).or_default() += 1,
+                (Answer::Fits, true) | (Answer::Full | Answer::AllFull, _) => {}
+            }
+        }
+        for (key, wanted) in opening {
+            for _ in 0..self.sessions.open(key, wanted, self.rules.max_pending_sessions) {
+                effects.push(Effect::OpenSession(key.clone()));
+            }
+        }
+        self.sessions.refusals_told();
+    }
+
+    /// Takes along whatever is to be settled or looked for by now.
+    fn take_turn(&mut self, effects: &mut Vec<Effect>) {
+        let Some(round) = &mut self.round else { return };
+        round.phase = Phase::Taking;
+        let turn = &mut round.turn;
+        turn.look = std::mem::take(&mut self.look);
+        turn.promote = turn.look;
+        turn.settlements = std::mem::take(&mut self.unsettled);
+        if self.mode == Mode::Accepting {
+            turn.windows = self.lanes.window_requests(self.rules.max_task_executors);
+        }
+        if turn.offers.is_empty() && turn.settlements.is_empty() && !turn.look && turn.windows.is_empty() {
+            // Every want was refused: nothing to say to the catalog.
+            self.round = None;
+            return;
+        }
+        effects.push(Effect::TakeTurn { turn: turn.clone(), seats: round.seats.clone() });
+    }
+
+    pub(super) fn turn_taken(&mut self, reply: TurnReply, effects: &mut Vec<Effect>) {
+        let Some(round) = self.round.take_if(|r| r.phase == Phase::Taking) else { return };
+        for lane in reply.lanes {
+            self.lanes.add(lane);
+        }
+        for (lane, key) in &reply.readied {
+            self.lanes.readied(*lane, *key);
+            self.stale = true;
+        }
+        self.stale |= !reply.windows.is_empty();
+        let mut unclaimed = vec![true; round.seats.len()];
+        for (offer, task) in reply.claimed {
+            unclaimed[offer] = false;
+            self.lanes.claimed(task.lane, task.task);
+            self.start(offer, task, &round.seats[offer], effects);
+        }
+        for (offer, seat) in round.seats.iter().enumerate().filter(|(offer, _)| unclaimed[*offer]) {
+            let lane = round.turn.offers[offer].lane;
+            self.lanes.exhausted(lane, round.turn.floors[offer]);
+            self.return_seat(offer, lane, seat, effects);
+        }
+        for window in reply.windows {
+            let request = round.turn.windows.iter().find(|r| r.lane == window.lane);
+            // What became ready before the part that was read cut the window there: it is no longer its continuation.
+            let cut = |r: &(LaneId, _)| {
+                r.0 == window.lane && request.is_some_and(|q| q.after.is_some_and(|end| r.1 <= end))
+            };
+            if !reply.readied.iter().any(cut) {
+                self.lanes.window(window);
+            }
+        }
+        for task in reply.cancelling {
+            self.cancel(task, effects);
+        }
+        self.awaited.retain(|job| !reply.jobs.iter().any(|(j, status)| j == job && status.is_terminal()));
+        if round.turn.promote || reply.next_due.is_some() {
+            effects.push(Effect::WakeAt(reply.next_due));
+        }
+        self.look |= reply.more_to_admit;
+    }
+
+    pub(super) fn turn_failed(&mut self, in_doubt: bool, effects: &mut Vec<Effect>) {
+        if in_doubt {
+            if self.office == Office::Held {
+                self.office = Office::InDoubt;
+            }
+            self.look = true;
+            self.void_round(effects);
+            return;
+        }
+        let Some(round) = self.round.take_if(|r| r.phase == Phase::Taking) else { return };
+        self.look = true;
+        for (offer, seat) in round.seats.iter().enumerate() {
+            self.return_seat(offer, round.turn.offers[offer].lane, seat, effects);
+        }
+        self.unsettled.splice(0..0, round.into_settlements());
+    }
+
+    /// A claim was made. Usually an Executor starts; when the server refuses the owner the attempt fails with its words
+    /// before it began; when the yard is closing it is interrupted before it began (no byte was sent, so nothing needs
+    /// to be revoked).
+    fn start(&mut self, offer: usize, task: ClaimedTask, seat: &Seat, effects: &mut Vec<Effect>) {
+        let lane = task.lane;
+        let running = Running { task: task.clone(), node: seat.key.node.clone(), cancelling: false };
+        let outcome = match &seat.refusal {
+            Some((sqlstate, message)) => {
+                Outcome::Failed { sqlstate: sqlstate.clone(), message: message.clone(), revoked: false }
+            }
+            None if self.mode == Mode::Accepting => {
+                self.running.insert(task.task, running);
+                effects.push(Effect::Start { offer, task });
+                return;
+            }
+            None => Outcome::Interrupted { revoked: false, message: "the service was leaving".to_owned() },
+        };
+        let settlement = self.settlement(&running, outcome, 0.5);
+        self.unsettled.push(settlement);
+        self.return_seat(offer, lane, seat, effects);
+    }
+
+    /// The place was not used: its slots are free and its session waits again, which may let others start.
+    fn return_seat(&mut self, offer: usize, lane: LaneId, seat: &Seat, effects: &mut Vec<Effect>) {
+        if !seat.sessionless() {
+            self.sessions.ready(seat.key.clone());
+        }
+        self.lanes.freed_by(lane);
+        self.stale = true;
+        effects.push(Effect::ReturnSeat { offer });
+    }
+}

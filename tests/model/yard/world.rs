@@ -1,0 +1,612 @@
+//! A world around a Yard: a catalog in memory, slots, sessions and executors, all of which answer when they are told to.
+//!
+//! It carries out every effect at once and checks it: what is started was claimed for a place that was granted, what is
+//! settled has ended, what is claimed is the first of its lane. Questions are kept until somebody answers them.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use uuid::Uuid;
+use yardmaster::model::slots::Full;
+use yardmaster::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Want, Yard};
+use yardmaster::model::*;
+
+/// Where a task of the simulated catalog stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Stand {
+    /// Committed, not admitted.
+    New,
+    Blocked,
+    Ready,
+    /// Waits for its time.
+    Delayed,
+    Live {
+        cancelling: bool,
+    },
+    /// Ended for good.
+    Ended(TaskStatus),
+}
+
+#[derive(Clone, Debug)]
+pub struct Task {
+    pub lane: usize,
+    pub rank: i32,
+    pub job: i64,
+    pub depends_on: Vec<i64>,
+    pub stand: Stand,
+    pub attempt: i32,
+    pub cancel_asked: bool,
+}
+
+/// An attempt that runs, or of which the outcome waits to be settled.
+#[derive(Debug)]
+struct Attempt {
+    number: i32,
+    grant: Option<SlotGrant>,
+    session: Option<SessionKey>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Office {
+    None,
+    Held,
+    Doubt,
+}
+
+pub struct World {
+    pub yard: Yard,
+    pub rules: Rules,
+    pub table: SlotTable,
+    pub lanes: Vec<Lane>,
+    pub tasks: BTreeMap<i64, Task>,
+    pub office: Office,
+    /// Lanes told in this term.
+    told: BTreeSet<usize>,
+    asked: Option<(Vec<Want>, usize)>,
+    turn: Option<(Turn, Vec<Seat>)>,
+    granted: HashMap<usize, SlotGrant>,
+    places: Vec<Option<(SlotGrant, Option<SessionKey>)>>,
+    pub opening: Vec<SessionKey>,
+    pub backing_off: Vec<SessionKey>,
+    pub idle: HashMap<SessionKey, u32>,
+    attempts: BTreeMap<i64, Attempt>,
+    /// Outcomes reported to the yard in this epoch and not yet in the catalog.
+    reported: HashMap<(i64, i32), Outcome>,
+    started: BTreeSet<(i64, i32)>,
+    pub order: Vec<i64>,
+    pub stops: Vec<bool>,
+    pub grace: u32,
+    pub cancel_requests: Vec<JobId>,
+    pub steps: u32,
+}
+
+fn done() -> Outcome {
+    Outcome::Done { message: String::new() }
+}
+
+impl World {
+    pub fn new(lanes: Vec<Lane>, limits: Limits, max_pending: u32) -> World {
+        let rules = Rules {
+            max_task_executors: limits.max_task_executors,
+            max_pending_sessions: max_pending,
+            retry: RetryPolicy { delays: vec![Duration::ZERO], max_retries: 2, ..RetryPolicy::default() },
+            max_interruptions: 3,
+        };
+        World {
+            yard: Yard::new(rules.clone()),
+            rules,
+            table: SlotTable::new(limits),
+            lanes,
+            tasks: BTreeMap::new(),
+            office: Office::None,
+            told: BTreeSet::new(),
+            asked: None,
+            turn: None,
+            granted: HashMap::new(),
+            places: Vec::new(),
+            opening: Vec::new(),
+            backing_off: Vec::new(),
+            idle: HashMap::new(),
+            attempts: BTreeMap::new(),
+            reported: HashMap::new(),
+            started: BTreeSet::new(),
+            order: Vec::new(),
+            stops: Vec::new(),
+            grace: 0,
+            cancel_requests: Vec::new(),
+            steps: 0,
+        }
+    }
+
+    /// A committed task that nobody has looked at.
+    pub fn submit(&mut self, lane: usize, priority: i32, depends_on: &[i64]) -> i64 {
+        let id = self.tasks.keys().next_back().map_or(1, |last| last + 1);
+        let depends_on = depends_on.to_vec();
+        let task = Task {
+            lane,
+            rank: -priority,
+            job: id % 5,
+            depends_on,
+            stand: Stand::New,
+            attempt: 0,
+            cancel_asked: false,
+        };
+        self.tasks.insert(id, task);
+        id
+    }
+
+    pub fn stand(&self, id: i64) -> &Stand {
+        &self.tasks[&id].stand
+    }
+
+    pub fn running(&self) -> Vec<i64> {
+        self.attempts.keys().copied().collect()
+    }
+
+    // ---------------------------------------------------------------- the yard
+
+    pub fn feed(&mut self, input: Input) {
+        let before = self.yard.mode();
+        let effects = self.yard.feed(input);
+        let after = self.yard.mode();
+        assert!(before <= Mode::Accepting || after >= before, "mode fell from {before:?} to {after:?}");
+        assert!(effects.len() <= 10_000, "effects without end");
+        for effect in effects {
+            self.perform(effect);
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::AskSlots { wants, first, .. } => {
+                assert!(!wants.is_empty(), "asks for nothing");
+                if first == 0 {
+                    self.return_granted();
+                }
+                self.asked = Some((wants, first));
+            }
+            Effect::TakeTurn { turn, seats } => self.prepare(turn, seats),
+            Effect::Start { offer, task } => {
+                assert_eq!(self.yard.mode(), Mode::Accepting, "started while leaving");
+                assert!(self.started.insert((task.task.0, task.attempt)), "started twice");
+                self.order.push(task.task.0);
+                let (grant, session) = self.places[offer].take().expect("a start has a place");
+                assert!(session.is_some(), "a start has a session");
+                let attempt = Attempt { number: task.attempt, grant: Some(grant), session };
+                assert!(self.attempts.insert(task.task.0, attempt).is_none(), "two attempts alive");
+            }
+            Effect::ReturnSeat { offer } => {
+                let (grant, session) = self.places[offer].take().expect("a seat is returned once");
+                self.table.give_back(grant);
+                if let Some(key) = session {
+                    *self.idle.entry(key).or_default() += 1;
+                }
+            }
+            Effect::BurnSeats => self.burn(),
+            Effect::Adopt(live) => {
+                let grant = self.table.adopt(&live.nodes);
+                let attempt = Attempt { number: live.claimed.attempt, grant: Some(grant), session: None };
+                let earlier = self.attempts.insert(live.claimed.task.0, attempt);
+                assert!(earlier.is_none(), "adopted what runs here");
+            }
+            Effect::OpenSession(key) => self.opening.push(key),
+            Effect::Cancel(task) => {
+                assert!(self.attempts.contains_key(&task.0), "cancels what does not run here")
+            }
+            Effect::Interrupt(task) => {
+                assert!(self.attempts.contains_key(&task.0), "interrupts what does not run here")
+            }
+            Effect::Abandon(task) => self.end_attempt(task.0),
+            Effect::RequestCancel(jobs) => self.cancel_requests.extend(jobs),
+            Effect::WakeAt(_) => {}
+            Effect::StartGrace => self.grace += 1,
+            Effect::Stop { clean } => {
+                if self.office == Office::Held {
+                    assert_eq!(self.yard.unsettled(), 0, "stopped before everything was settled");
+                    assert!(self.attempts.is_empty(), "stopped although attempts run");
+                }
+                self.stops.push(clean);
+            }
+        }
+    }
+
+    fn prepare(&mut self, turn: Turn, seats: Vec<Seat>) {
+        assert!(self.turn.is_none(), "turns do not overlap");
+        assert!(turn.offers.len() == seats.len() && turn.floors.len() == seats.len());
+        self.places.clear();
+        for (offer, seat) in turn.offers.iter().zip(&seats) {
+            let grant = self.granted.remove(&seat.want).expect("an offer has slots");
+            let lane = self.lanes.iter().find(|l| l.id == offer.lane).expect("an offer names a lane");
+            assert!(grant.nodes().eq(lane.nodes.iter().map(String::as_str)), "slots of the lane's nodes");
+            let session = (!seat.sessionless()).then(|| seat.key.clone());
+            if let Some(key) = &session {
+                let idle = self.idle.get_mut(key).filter(|n| **n > 0).expect("an offer has a session");
+                *idle -= 1;
+            }
+            self.places.push(Some((grant, session)));
+        }
+        self.turn = Some((turn, seats));
+    }
+
+    fn burn(&mut self) {
+        for (grant, _) in std::mem::take(&mut self.places).into_iter().flatten() {
+            self.table.give_back(grant);
+        }
+    }
+
+    fn return_granted(&mut self) {
+        for (_, grant) in self.granted.drain() {
+            self.table.give_back(grant);
+        }
+    }
+
+    /// The attempt's slots come back, and its session is closed.
+    fn end_attempt(&mut self, task: i64) {
+        let attempt = self.attempts.remove(&task).expect("it ran here");
+        self.table.give_back(attempt.grant.expect("it held slots"));
+    }
+
+    // ---------------------------------------------------------------- answers
+
+    pub fn answer_slots(&mut self) -> bool {
+        let Some((wants, first)) = self.asked.take() else { return false };
+        let mut answers = Vec::new();
+        for (i, want) in (first..).zip(&wants) {
+            let taken = if want.ready {
+                self.table.try_take(&want.nodes).map(Some)
+            } else {
+                self.table.fits(&want.nodes).map(|()| None)
+            };
+            answers.push(match taken {
+                Ok(Some(grant)) => {
+                    self.granted.insert(i, grant);
+                    Answer::Granted
+                }
+                Ok(None) => Answer::Fits,
+                Err(Full::Global) => Answer::AllFull,
+                Err(Full::Node(_) | Full::Reserved(_)) => Answer::Full,
+            });
+        }
+        self.feed(Input::SlotsAnswered(answers));
+        if self.asked.is_none() {
+            self.return_granted();
+        }
+        true
+    }
+
+    /// The turn happens and is answered.
+    pub fn answer_turn(&mut self) -> bool {
+        let Some((turn, _)) = self.turn.take() else { return false };
+        let reply = self.commit(&turn);
+        self.feed(Input::TurnTaken(Box::new(reply)));
+        true
+    }
+
+    /// The turn is refused as a whole.
+    pub fn refuse_turn(&mut self) -> bool {
+        let had = self.turn.take().is_some();
+        if had {
+            self.feed(Input::TurnFailed { in_doubt: false });
+        }
+        had
+    }
+
+    /// The connection is lost during the turn, before or after it happened; the yard may hear so, or hear only of the
+    /// next term.
+    pub fn lose_connection(&mut self, happened: bool, heard: bool) {
+        if self.office != Office::Held {
+            return;
+        }
+        if let Some((turn, _)) = self.turn.take() {
+            if happened {
+                self.commit(&turn);
+            }
+            if heard {
+                self.feed(Input::TurnFailed { in_doubt: true });
+            }
+        }
+        self.office = Office::Doubt;
+    }
+
+    /// Office is taken or resumed. Turns of the term before were drowned.
+    pub fn take_office(&mut self) {
+        let resumed = self.office == Office::Doubt;
+        if self.office == Office::Held {
+            return;
+        }
+        self.turn = None;
+        self.told.clear();
+        self.office = Office::Held;
+        let live = self.tasks.iter().filter_map(|(id, task)| match task.stand {
+            Stand::Live { cancelling } => Some(LiveAttempt {
+                claimed: self.claimed_task(*id),
+                node: self.lanes[task.lane].session.node.clone(),
+                nodes: self.lanes[task.lane].nodes.clone(),
+                cancelling,
+            }),
+            _ => None,
+        });
+        let live = live.collect();
+        self.feed(Input::TookOffice { resumed, live });
+    }
+
+    pub fn lose_office(&mut self) {
+        self.turn = None;
+        self.reported.clear();
+        self.office = Office::None;
+        self.feed(Input::LostOffice);
+    }
+
+    pub fn finish(&mut self, task: i64, outcome: Outcome) {
+        let Some(attempt) = self.attempts.get_mut(&task) else { return };
+        let (number, session) = (attempt.number, attempt.session.take());
+        self.end_attempt(task);
+        self.reported.insert((task, number), outcome.clone());
+        // Only a session that did its work is lent again.
+        if let (Some(key), Outcome::Done { .. }) = (session, &outcome) {
+            *self.idle.entry(key.clone()).or_default() += 1;
+            self.feed(Input::SessionReady(key));
+        }
+        self.feed(Input::Finished { task: TaskId(task), attempt: number, outcome, chance: 0.0 });
+    }
+
+    pub fn leave(&mut self, task: i64) {
+        if let Some(number) = self.attempts.get(&task).map(|a| a.number) {
+            self.end_attempt(task);
+            self.feed(Input::Left { task: TaskId(task), attempt: number });
+        }
+    }
+
+    pub fn opened(&mut self, which: usize) -> bool {
+        if self.opening.is_empty() {
+            return false;
+        }
+        let key = self.opening.remove(which % self.opening.len());
+        self.feed(Input::SessionOpened(key.clone()));
+        *self.idle.entry(key.clone()).or_default() += 1;
+        self.feed(Input::SessionReady(key));
+        true
+    }
+
+    pub fn open_failed(&mut self, which: usize, refused: bool) {
+        if self.opening.is_empty() {
+            return;
+        }
+        let key = self.opening.remove(which % self.opening.len());
+        if refused {
+            self.feed(Input::SessionRefused { key, sqlstate: "28000".into(), message: "no".into() });
+        } else {
+            self.backing_off.push(key.clone());
+            self.feed(Input::SessionFailed(key));
+        }
+    }
+
+    pub fn retried(&mut self) -> bool {
+        let Some(key) = self.backing_off.pop() else { return false };
+        self.feed(Input::SessionsRetried(key));
+        true
+    }
+
+    pub fn close_idle(&mut self, which: usize) {
+        let mut keys: Vec<SessionKey> =
+            self.idle.iter().filter(|(_, n)| **n > 0).map(|(k, _)| k.clone()).collect();
+        keys.sort();
+        if !keys.is_empty() {
+            let key = keys.swap_remove(which % keys.len());
+            *self.idle.get_mut(&key).expect("it is there") -= 1;
+            self.feed(Input::SessionGone(key));
+        }
+    }
+
+    pub fn reload(&mut self, limits: Limits) {
+        self.rules.max_task_executors = limits.max_task_executors;
+        self.table.set_limits(limits);
+        self.feed(Input::Reloaded(self.rules.clone()));
+    }
+
+    // ---------------------------------------------------------------- the catalog
+
+    fn claimed_task(&self, id: i64) -> ClaimedTask {
+        let task = &self.tasks[&id];
+        ClaimedTask {
+            job: JobId(task.job),
+            task: TaskId(id),
+            attempt: task.attempt,
+            series: 1,
+            task_key: Uuid::nil(),
+            lane: self.lanes[task.lane].id,
+            command: String::new(),
+            retry: None,
+            timeout: None,
+            transactional: None,
+            retry_count: 0,
+            interruptions: 0,
+            backend: None,
+        }
+    }
+
+    /// Ready tasks of a lane after a key, in order.
+    fn ready(&self, lane: LaneId, after: Option<QueueKey>) -> Vec<QueueKey> {
+        let of_lane =
+            self.tasks.iter().filter(|(_, t)| t.stand == Stand::Ready && self.lanes[t.lane].id == lane);
+        let mut keys: Vec<QueueKey> =
+            of_lane.map(|(id, t)| QueueKey { rank: t.rank, task: TaskId(*id) }).collect();
+        keys.retain(|k| after.is_none_or(|after| *k > after));
+        keys.sort_unstable();
+        keys
+    }
+
+    fn commit(&mut self, turn: &Turn) -> TurnReply {
+        let mut reply = TurnReply::default();
+        let before: BTreeSet<i64> = self.all_ready();
+        if turn.look {
+            self.admit(&mut reply);
+        }
+        for settlement in &turn.settlements {
+            self.settle(settlement);
+        }
+        if turn.promote {
+            for task in self.tasks.values_mut().filter(|t| t.stand == Stand::Delayed) {
+                task.stand = Stand::Ready;
+            }
+        }
+        self.unblock();
+        // Tell the first of each lane that became ready; as the catalog does, in no particular company.
+        let mut first: BTreeMap<LaneId, QueueKey> = BTreeMap::new();
+        for id in self.all_ready().difference(&before) {
+            let task = &self.tasks[id];
+            let key = QueueKey { rank: task.rank, task: TaskId(*id) };
+            let entry = first.entry(self.lanes[task.lane].id).or_insert(key);
+            *entry = (*entry).min(key);
+        }
+        reply.readied = first.into_iter().collect();
+        for (i, (offer, floor)) in turn.offers.iter().zip(&turn.floors).enumerate() {
+            let ready = self.ready(offer.lane, None);
+            let Some(key) = ready.iter().find(|k| floor.is_none_or(|floor| **k >= floor)).copied() else {
+                continue;
+            };
+            // What this very turn made ready may be passed over: it is as if it had come after the claim.
+            let hidden = ready.iter().find(|k| **k < key && before.contains(&k.task.0));
+            assert_eq!(hidden, None, "the floor hides a task that comes before {key:?}");
+            let task = self.tasks.get_mut(&key.task.0).expect("it is ready");
+            task.stand = Stand::Live { cancelling: false };
+            task.attempt += 1;
+            reply.claimed.push((i, self.claimed_task(key.task.0)));
+        }
+        for request in &turn.windows {
+            let mut keys = self.ready(request.lane, request.after);
+            let more = keys.len() > request.limit as usize;
+            keys.truncate(request.limit as usize);
+            reply.windows.push(Window { lane: request.lane, keys, more });
+        }
+        reply
+    }
+
+    fn all_ready(&self) -> BTreeSet<i64> {
+        self.tasks.iter().filter(|(_, t)| t.stand == Stand::Ready).map(|(id, _)| *id).collect()
+    }
+
+    /// New tasks, and requests to cancel.
+    fn admit(&mut self, reply: &mut TurnReply) {
+        let asked: BTreeSet<i64> = self.cancel_requests.drain(..).map(|job| job.0).collect();
+        for task in self.tasks.values_mut() {
+            task.cancel_asked |= asked.contains(&task.job);
+            if task.stand == Stand::New {
+                task.stand = Stand::Blocked;
+            }
+        }
+        for (i, lane) in self.lanes.iter().enumerate() {
+            if self.tasks.values().any(|t| t.lane == i && t.stand != Stand::New) && self.told.insert(i) {
+                reply.lanes.push(lane.clone());
+            }
+        }
+        for (id, task) in &mut self.tasks {
+            if !std::mem::take(&mut task.cancel_asked) {
+                continue;
+            }
+            match &mut task.stand {
+                Stand::Live { cancelling } => {
+                    *cancelling = true;
+                    reply.cancelling.push(TaskId(*id));
+                }
+                Stand::Ended(_) => {}
+                stand => *stand = Stand::Ended(TaskStatus::Cancelled),
+            }
+        }
+        for job in asked {
+            let of_job = || self.tasks.values().filter(|t| t.job == job);
+            if of_job().all(|t| matches!(t.stand, Stand::Ended(_))) {
+                reply.jobs.push((JobId(job), JobStatus::Cancelled));
+            }
+        }
+    }
+
+    fn settle(&mut self, settlement: &Settlement) {
+        let (id, number) = (settlement.task.0, settlement.attempt);
+        let runs = self.attempts.get(&id).is_some_and(|a| a.number == number);
+        assert!(!runs, "settles an attempt that runs");
+        if let Some(outcome) = self.reported.get(&(id, number)) {
+            assert_eq!(*outcome, settlement.outcome, "settles another outcome than was reported");
+        } else {
+            assert!(!self.started.contains(&(id, number)), "settles what nobody reported");
+        }
+        let task = self.tasks.get_mut(&id).expect("it was claimed");
+        let Stand::Live { cancelling } = task.stand else { return };
+        if task.attempt != number {
+            return;
+        }
+        task.stand = match settlement.ending {
+            Ending::Done => Stand::Ended(TaskStatus::Done),
+            _ if cancelling => Stand::Ended(TaskStatus::Cancelled),
+            Ending::Error => Stand::Ended(TaskStatus::Error),
+            Ending::Retry(d) | Ending::Again(d) if d.is_zero() => Stand::Ready,
+            Ending::Retry(_) | Ending::Again(_) => Stand::Delayed,
+        };
+    }
+
+    /// Dependants follow, transitively.
+    fn unblock(&mut self) {
+        loop {
+            let next = self.tasks.iter().find_map(|(id, task)| {
+                if task.stand != Stand::Blocked {
+                    return None;
+                }
+                let parents = || task.depends_on.iter().map(|p| &self.tasks[p].stand);
+                if parents().any(|p| matches!(p, Stand::Ended(s) if s.is_bad())) {
+                    Some((*id, Stand::Ended(TaskStatus::Unscheduled)))
+                } else if parents().all(|p| *p == Stand::Ended(TaskStatus::Done)) {
+                    Some((*id, Stand::Ready))
+                } else {
+                    None
+                }
+            });
+            let Some((id, stand)) = next else { return };
+            self.tasks.get_mut(&id).expect("it is there").stand = stand;
+        }
+    }
+
+    // ---------------------------------------------------------------- calm
+
+    /// Everybody answers, sessions can be opened, and the poll wakes once: whatever can start has started afterwards.
+    pub fn calm(&mut self) {
+        self.settle_down();
+        self.feed(Input::Woken);
+        self.settle_down();
+        self.check_nothing_waits_needlessly();
+    }
+
+    fn settle_down(&mut self) {
+        for step in 0.. {
+            self.steps += 1;
+            assert!(step < 20_000, "no end of effects");
+            if !(self.answer_slots() || self.answer_turn() || self.opened(0) || self.retried()) {
+                return;
+            }
+        }
+    }
+
+    fn check_nothing_waits_needlessly(&self) {
+        if self.yard.mode() != Mode::Accepting || self.office != Office::Held {
+            return;
+        }
+        for (i, lane) in self.lanes.iter().enumerate() {
+            let waits = self.ready(lane.id, None);
+            assert!(
+                waits.is_empty() || self.table.fits(&lane.nodes).is_err(),
+                "lane {i} waits with {waits:?} although slots are free: {:?}",
+                self.yard
+            );
+        }
+        assert_eq!(self.yard.unsettled(), 0, "settlements wait");
+    }
+
+    /// Runs everything to its end: attempts succeed one by one.
+    pub fn run_down(&mut self) {
+        for round in 0.. {
+            assert!(round < 2_000, "no end of attempts");
+            self.calm();
+            let Some(task) = self.attempts.keys().next().copied() else { return };
+            self.finish(task, done());
+        }
+    }
+}
