@@ -172,11 +172,7 @@ fn a_megabyte_of_junk_is_refused_quickly_and_shortly() {
         ("unknown keys", many_keys.into_bytes()),
         ("too much", vec![b'#'; MEGABYTE + 1]),
     ] {
-        #[allow(clippy::disallowed_methods, reason = "measures itself")]
-        let start = Instant::now();
         let error = load(&content).unwrap_err();
-        assert!(start.elapsed() < Duration::from_secs(10), "{name} took {:?}", start.elapsed());
-
         assert!(error.lines().count() <= 21 && error.len() < 8000, "{name}: {} bytes", error.len());
         assert!(error.starts_with("Settings.toml:"), "{name}: {error}");
     }
