@@ -31,8 +31,8 @@ lint: setup ## Checks format and lints
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 
-bench: setup ## Measures tasks per second and latency
-	cargo bench
+bench: setup ## Measures speed beside pgbench's limits, 4 minutes (BENCH="drain --json FILE" for a part)
+	cargo bench --bench drain -- $(BENCH)
 
 ci: ## Does what the continuous integration does: lint and test
 	@.ci/run

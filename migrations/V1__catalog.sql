@@ -12,7 +12,7 @@ CREATE TYPE yardmaster.task_status AS ENUM
     ('blocked', 'runnable', 'running', 'cancelling', 'done', 'error', 'unscheduled', 'cancelled');
 CREATE TYPE yardmaster.attempt_outcome AS ENUM ('done', 'failed', 'interrupted', 'cancelled');
 CREATE TYPE yardmaster.request_kind AS ENUM
-    ('job_cancel', 'task_cancel', 'job_retry', 'task_retry', 'job_pause', 'job_resume');
+    ('job_cancel', 'task_cancel', 'job_retry', 'task_retry', 'job_pause', 'job_resume', 'job_delete');
 
 -- submit_xid says which transaction a row came with. The leader looks for rows that its last look could not
 -- see: those of transactions in progress then (a list) and those begun since (a range). Both are index scans
@@ -70,6 +70,8 @@ CREATE TABLE yardmaster.task_depend (
 CREATE INDEX task_depend_dependants ON yardmaster.task_depend (depends_on, task_id);
 CREATE INDEX task_depend_submit_xid ON yardmaster.task_depend (submit_xid, task_id);
 CREATE INDEX task_depend_job ON yardmaster.task_depend (job_id);
+-- Every cycle has an edge onto a later task, so a job without one (the usual file) needs no search for cycles.
+CREATE INDEX task_depend_upward ON yardmaster.task_depend (job_id) WHERE depends_on > task_id AND refused IS NULL;
 
 -- Steering is by request: the row commits with its sender's transaction, the leader carries it out after.
 CREATE TABLE yardmaster.request (
@@ -108,9 +110,17 @@ CREATE TABLE yardmaster.job_state (
     n_done           bigint NOT NULL DEFAULT 0,
     n_bad            bigint NOT NULL DEFAULT 0,   -- error, unscheduled or cancelled
     started_at       timestamptz,
-    finished_at      timestamptz
+    finished_at      timestamptz,
+    deadline         timestamptz,                 -- started_at plus the job's timeout
+    delete_requested boolean NOT NULL DEFAULT false,
+    -- Added to and compared in each turn that touches the job: a value that cannot come about, written by hand, would
+    -- make all of them fail, so it is refused where it is written.
+    CHECK (n_tasks BETWEEN 0 AND 1000000000000 AND n_done BETWEEN 0 AND 1000000000000 AND n_bad BETWEEN 0 AND 1000000000000)
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
+
+CREATE INDEX job_state_ended ON yardmaster.job_state (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX job_state_deadline ON yardmaster.job_state (deadline) WHERE deadline IS NOT NULL;
 
 -- status and ready are the only columns that any index predicate names; the rest of an update stays HOT.
 CREATE TABLE yardmaster.task_state (

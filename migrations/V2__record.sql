@@ -15,6 +15,8 @@ CREATE TABLE yardmaster.record (
     written_at timestamptz NOT NULL DEFAULT now(),
     PRIMARY KEY (task_id, task_key, series)
 );
+-- For their removal by age; next to nothing to keep up, since rows come in order of time.
+CREATE INDEX record_written_at ON yardmaster.record USING brin (written_at);
 
 -- Two independent 64-byte keys (one SHA-256 block each): a ticket is sha256(outer || sha256(inner || text)).
 CREATE TABLE yardmaster.secret (

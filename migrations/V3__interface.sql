@@ -186,9 +186,15 @@ BEGIN
         RAISE EXCEPTION 'task % has started (it is %): it takes no more dependencies', wrong.task_id, wrong.status
             USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;
-    -- Every cycle has an edge onto a later task, so only those need a search, upwards from their far end.
-    WITH RECURSIVE suspicious AS (
-        SELECT a.task_id AS origin, a.depends_on AS task_id FROM added a WHERE a.depends_on > a.task_id
+    -- Every cycle has an edge onto a later task: one of the new ones, which are searched from upwards, or one that was
+    -- there before, and then any new edge may close it.
+    WITH RECURSIVE older AS (
+        SELECT DISTINCT u.job_id FROM yardmaster.task_depend u
+         WHERE u.job_id IN (SELECT a.job_id FROM added a) AND u.depends_on > u.task_id AND u.refused IS NULL
+           AND NOT EXISTS (SELECT FROM added a WHERE a.task_id = u.task_id AND a.depends_on = u.depends_on)
+    ), suspicious AS (
+        SELECT a.task_id AS origin, a.depends_on AS task_id FROM added a
+         WHERE a.depends_on > a.task_id OR a.job_id IN (SELECT o.job_id FROM older o)
     ), up AS (
         SELECT origin, task_id FROM suspicious
         UNION
@@ -229,7 +235,7 @@ SELECT j.job_id, coalesce(s.status, 'scheduled') AS state, j.job_type, j.descrip
        coalesce(s.paused, false) AS paused, coalesce(s.n_tasks, 0) AS tasks, coalesce(s.n_done, 0) AS tasks_done,
        coalesce(s.n_bad, 0) AS tasks_failed
   FROM yardmaster.job_spec j LEFT JOIN yardmaster.job_state s ON s.job_id = j.job_id
- WHERE (SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER');
+ WHERE ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER')) AND s.delete_requested IS NOT TRUE;
 
 -- message and sqlstate are those of the last ended attempt, or of an ending without one; empty while one runs.
 CREATE VIEW yardmaster.task WITH (security_barrier) AS

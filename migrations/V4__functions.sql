@@ -164,6 +164,20 @@ AS $$ SELECT yardmaster.job_request('job_pause', job_id) $$;
 CREATE FUNCTION yardmaster.job_resume(job_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$ SELECT yardmaster.job_request('job_resume', job_id) $$;
 
+-- Removes a job that has ended, with its tasks and their history. It is gone for people from the leader's next turn on;
+-- its rows follow in small batches.
+CREATE FUNCTION yardmaster.job_delete(job_id bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE its_state yardmaster.job_status;
+BEGIN
+    SELECT j.state INTO its_state FROM yardmaster.job j WHERE j.job_id = job_delete.job_id;
+    IF FOUND AND its_state NOT IN ('finished', 'cancelled', 'failed') THEN
+        RAISE EXCEPTION 'job % is %: only a job that has ended can be deleted', job_id, its_state
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Cancel it first.';
+    END IF;
+    RETURN yardmaster.job_request('job_delete', job_id);
+END $$;
+
 -- Runs a failed, cancelled or unscheduled task again, with another command if one is given, which needs the right
 -- to become the task's owner.
 CREATE FUNCTION yardmaster.task_retry(task_id bigint, command text DEFAULT NULL) RETURNS bigint
@@ -239,3 +253,86 @@ CREATE FUNCTION yardmaster.job_wait(job_id bigint, desired_status yardmaster.job
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT yardmaster.wait_for('job', job_id, desired_status::text) $$;
 CREATE FUNCTION yardmaster.task_wait(task_id bigint, desired_status yardmaster.task_status DEFAULT NULL) RETURNS void
 LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT yardmaster.wait_for('task', task_id, desired_status::text) $$;
+
+-- ---------------------------------------------------------------- why
+
+-- How many tasks of anybody run, in all ('') and on each node: numbers only, so that who may not see a task can still
+-- learn that it holds a slot.
+CREATE VIEW yardmaster.slot_use AS
+SELECT ''::text AS node, count(*) AS used FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling')
+UNION ALL
+SELECT n.node, count(*) FROM yardmaster.task_state s JOIN yardmaster.lane l ON l.lane = s.lane
+ CROSS JOIN LATERAL unnest(l.nodes) n(node) WHERE s.status IN ('running', 'cancelling') GROUP BY n.node;
+GRANT SELECT ON yardmaster.slot_use TO yardmaster_user, yardmaster_admin, yardmaster_monitor;
+
+-- One sentence on why a task is not running; also says what it is when it has ended or runs.
+CREATE FUNCTION yardmaster.task_why(task_id bigint) RETURNS text
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    t record;
+    j record;
+    other record;
+    n bigint;
+    most bigint;
+    its_nodes text[];
+BEGIN
+    SELECT v.* INTO t FROM yardmaster.task v WHERE v.task_id = task_why.task_id;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'task % does not exist', coalesce(task_why.task_id::text, 'NULL') USING ERRCODE = 'undefined_object';
+    END IF;
+    SELECT v.* INTO j FROM yardmaster.job v WHERE v.job_id = t.job_id;
+    IF t.status = 'done' THEN
+        RETURN format('it is done since %s', t.finished_at);
+    ELSIF t.status IN ('error', 'cancelled') THEN
+        RETURN format('it ended as %s at %s%s', t.status, t.finished_at,
+                      coalesce(': ' || split_part(t.message, E'\n', -1), ''));
+    ELSIF t.status = 'unscheduled' THEN
+        SELECT p.task_id, p.status INTO other FROM yardmaster.task_depend e JOIN yardmaster.task p ON p.task_id = e.depends_on
+         WHERE e.task_id = t.task_id AND p.status IN ('error', 'cancelled', 'unscheduled') ORDER BY p.status, p.task_id LIMIT 1;
+        RETURN format('it will not run: its dependency, task %s, ended as %s', other.task_id, other.status);
+    END IF;
+    IF (SELECT r.renewed_at < clock_timestamp() - interval '15 seconds' FROM yardmaster.leader_renewal r) THEN
+        RETURN format('no leader: no service has renewed its office since %s', (SELECT r.renewed_at FROM yardmaster.leader_renewal r));
+    ELSIF t.status IN ('running', 'cancelling') THEN
+        RETURN format('attempt %s is %s since %s%s', t.attempt, t.status, t.started_at, coalesce(', by backend ' || t.pid, ''));
+    ELSIF t.status = 'blocked' THEN
+        SELECT p.task_id, p.name, p.status INTO other FROM yardmaster.task_depend e JOIN yardmaster.task p ON p.task_id = e.depends_on
+         WHERE e.task_id = t.task_id AND p.status <> 'done' AND e.refused IS NULL ORDER BY p.task_id LIMIT 1;
+        IF NOT FOUND THEN
+            RETURN 'it is about to be admitted';
+        END IF;
+        SELECT count(*) - 1 INTO n FROM yardmaster.task_depend e JOIN yardmaster.task p ON p.task_id = e.depends_on
+         WHERE e.task_id = t.task_id AND p.status <> 'done' AND e.refused IS NULL;
+        RETURN format('it waits for task %s%s, which is %s%s', other.task_id, coalesce(' (' || other.name || ')', ''),
+                      other.status, CASE WHEN n > 0 THEN format(', and for %s more', n) ELSE '' END);
+    ELSIF j.paused THEN
+        RETURN format('job %s is paused', j.job_id);
+    ELSIF t.not_before > clock_timestamp() THEN
+        RETURN format('not before %s%s', t.not_before, CASE WHEN t.retry_count > 0
+                      THEN format(', after failure %s (SQLSTATE %s): %s', t.retry_count, t.sqlstate, split_part(t.message, E'\n', -1)) ELSE '' END);
+    END IF;
+    SELECT r.rolname, r.rolcanlogin INTO other FROM pg_roles r WHERE r.rolname = t.owner;
+    IF NOT FOUND THEN
+        RETURN format('its owner, role "%s", does not exist', t.owner);
+    ELSIF NOT other.rolcanlogin THEN
+        RETURN format('its owner, role "%s", may not log in', t.owner);
+    END IF;
+    SELECT u.used INTO n FROM yardmaster.slot_use u WHERE u.node = '';
+    SELECT p.value::bigint INTO most FROM yardmaster.published p WHERE p.key = 'max_task_executors';
+    IF n >= most THEN
+        RETURN format('all %s slots of max_task_executors are in use', most);
+    END IF;
+    its_nodes := coalesce(t.nodes_involved, '{}') || CASE WHEN t.node IS NULL THEN '{}'::text[] ELSE ARRAY[t.node] END;
+    SELECT u.node, u.used, coalesce(d.max_task_executors, (SELECT p.value::bigint FROM yardmaster.published p
+                                                           WHERE p.key = 'max_task_executors_per_node')) AS most INTO other
+      FROM yardmaster.slot_use u LEFT JOIN yardmaster.node d ON d.name = u.node
+     WHERE u.node = ANY (its_nodes) AND u.used >= coalesce(d.max_task_executors, (SELECT p.value::bigint FROM yardmaster.published p
+                                                           WHERE p.key = 'max_task_executors_per_node')) LIMIT 1;
+    IF FOUND THEN
+        RETURN format('node %s is full: %s of %s slots in use%s', other.node, other.used, other.most,
+               coalesce(', by task ' || (SELECT string_agg(v.task_id::text, ', ' ORDER BY v.task_id) FROM yardmaster.task v
+                                          WHERE v.status IN ('running', 'cancelling')
+                                            AND (v.node = other.node OR other.node = ANY (v.nodes_involved))), ''));
+    END IF;
+    RETURN 'it is ready and starts as soon as a session is open';
+END $$;

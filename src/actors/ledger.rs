@@ -22,6 +22,7 @@ use tokio_postgres::{Client, Config};
 use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover::{self, Resolution};
+use crate::db::catalog::retention::{self, Keep};
 use crate::db::catalog::{Catalog, request};
 use crate::db::connect::{self, Purpose};
 use crate::db::{AttemptName, DbError, TicketKeys, migrate};
@@ -36,7 +37,9 @@ use crate::settings::Settings;
 const TURN_LIMIT: Duration = Duration::from_secs(20);
 /// How long an attempt's resolution pauses after a failure.
 const RESOLVE_AGAIN: Duration = Duration::from_millis(250);
-/// The longest pause between two attempts to reach home.
+/// The shortest pause between two attempts to reach home.
+const MIN_BACK_OFF: Duration = Duration::from_millis(100);
+/// The longest.
 const MAX_BACK_OFF: Duration = Duration::from_secs(5);
 
 /// A turn with the term it is meant for and where its answer goes.
@@ -236,6 +239,36 @@ struct Keeper {
     term: u64,
 }
 
+/// Home cannot be used: since when, and how long to wait before the next attempt.
+#[derive(Default)]
+struct Outage {
+    since: Option<Instant>,
+    back_off: Duration,
+}
+
+impl Outage {
+    /// Logs the first failure only.
+    fn begin(&mut self, error: &DbError) {
+        if self.since.is_none() {
+            tracing::warn!("home is not usable, trying again until it is: {error}");
+            self.since = Some(Instant::now());
+        }
+    }
+
+    /// Home is usable: this process leads or stands by.
+    fn end(&mut self) {
+        if let Some(since) = self.since.take() {
+            tracing::info!("home is back after {:.1?}", since.elapsed());
+        }
+        self.back_off = Duration::ZERO;
+    }
+
+    fn pause(&mut self) -> Duration {
+        self.back_off = (self.back_off * 2).clamp(MIN_BACK_OFF, MAX_BACK_OFF);
+        self.back_off.mul_f64(0.75 + jitter() / 2.0)
+    }
+}
+
 /// How a term ended without a failure.
 enum Term {
     Released,
@@ -244,12 +277,11 @@ enum Term {
 
 impl Keeper {
     async fn keep(mut self) {
-        let mut outage: Option<Instant> = None;
-        let mut back_off = Duration::from_millis(100);
+        let mut outage = Outage::default();
         let mut releasing = self.releasing.clone();
         loop {
             let term = tokio::select! {
-                term = self.term(&mut outage, &mut back_off) => term,
+                term = self.term(&mut outage) => term,
                 _ = releasing.wait_for(|r| *r) => Ok(Term::Released),
             };
             self.desk.send_replace(None);
@@ -271,31 +303,21 @@ impl Keeper {
                     (self.superiors.fatal)(DbError::Unsuitable(text));
                     return;
                 }
-                Err(e) => {
-                    if outage.is_none() {
-                        tracing::warn!("home is not usable, trying again until it is: {e}");
-                        outage = Some(Instant::now());
-                    }
-                }
+                Err(e) => outage.begin(&e),
             }
             tokio::select! {
-                () = tokio::time::sleep(back_off.mul_f64(0.75 + jitter() / 2.0)) => {}
+                () = tokio::time::sleep(outage.pause()) => {}
                 _ = releasing.wait_for(|r| *r) => {}
             }
-            back_off = (back_off * 2).min(MAX_BACK_OFF);
         }
     }
 
     /// One term: from connecting to whatever ends it.
-    async fn term(&mut self, outage: &mut Option<Instant>, back_off: &mut Duration) -> Result<Term, DbError> {
+    async fn term(&mut self, outage: &mut Outage) -> Result<Term, DbError> {
         migrate::migrate(&self.config).await?;
         let (lock, mut lock_ended) = connect::connect(&self.config, Purpose::Lock).await?;
         (self.superiors.reached)();
-        if let Some(since) = outage.take() {
-            tracing::info!("home is back after {:.1?}", since.elapsed());
-        }
-        *back_off = Duration::from_millis(100);
-        self.wait_for_lock(&lock).await?;
+        self.wait_for_lock(&lock, outage).await?;
 
         let (turn_client, _) = connect::connect(&self.config, Purpose::Turns).await?;
         let (control, _) = connect::connect(&self.config, Purpose::Control).await?;
@@ -337,30 +359,40 @@ impl Keeper {
             live,
             tickets: tickets(keys),
         });
-        self.serve(&mut catalog, &renewals, &mut lock_ended).await
-    }
-
-    async fn wait_for_lock(&self, lock: &Client) -> Result<(), DbError> {
-        let waiting = leadership::lock(lock);
-        tokio::pin!(waiting);
-        match tokio::time::timeout(Duration::from_millis(200), &mut waiting).await {
-            Ok(locked) => locked,
-            Err(_) => {
-                tracing::info!("another instance leads; standing by");
-                waiting.await
-            }
+        let (janitor, _) = connect::connect(&self.config, Purpose::Control).await?;
+        outage.end();
+        let sweeping = sweep(janitor, office, self.settings.clone());
+        tokio::select! {
+            term = self.serve(&mut catalog, &mut lock_ended) => term,
+            // Beside the turns: a slow one must not make a living leader look dead.
+            term = keep_renewing(&renewals, office) => term,
+            never = sweeping => match never {},
         }
     }
 
-    /// Takes turns and renews until something ends the term.
+    /// Waits for the lock, and unseats a leader that has fallen silent meanwhile.
+    async fn wait_for_lock(&self, lock: &Client, outage: &mut Outage) -> Result<(), DbError> {
+        let waiting = leadership::lock(lock);
+        tokio::pin!(waiting);
+        if let Ok(locked) = tokio::time::timeout(Duration::from_millis(200), &mut waiting).await {
+            return locked;
+        }
+        let (watcher, _) = connect::connect(&self.config, Purpose::Control).await?;
+        outage.end();
+        tracing::info!("another instance leads; standing by");
+        tokio::select! {
+            locked = waiting => locked,
+            failed = leadership::watch(&watcher) => Err(failed),
+        }
+    }
+
+    /// Takes turns until something ends the term.
     async fn serve(
         &mut self,
         catalog: &mut Catalog,
-        renewals: &Client,
         lock_ended: &mut mpsc::Receiver<()>,
     ) -> Result<Term, DbError> {
-        let mut renew = tokio::time::interval(leadership::RENEW_EVERY);
-        let mut renewed = Instant::now();
+        let mut refused: Option<String> = None;
         loop {
             tokio::select! {
                 biased;
@@ -371,17 +403,6 @@ impl Keeper {
                         reason: "the connection that holds the leadership lock ended".to_owned(),
                     });
                 },
-                _ = renew.tick() => {
-                    let answer = tokio::time::timeout(leadership::RENEW_EVERY, leadership::renew(renewals, catalog.office())).await;
-                    match answer {
-                        Ok(Ok(true)) => renewed = Instant::now(),
-                        Ok(Ok(false)) => return Ok(Term::Fenced),
-                        Ok(Err(e)) if renewals.is_closed() => return Err(e),
-                        Ok(Err(_)) | Err(_) if renewed.elapsed() < leadership::DOUBT_AFTER => {}
-                        Ok(Err(e)) => return Err(e),
-                        Err(_) => return Err(DbError::Timeout { context: "renew the office", seconds: 6 }),
-                    }
-                }
                 turn = self.turns.recv() => {
                     let Some((term, turn, answer)) = turn else { return Ok(Term::Released) };
                     if term != self.term {
@@ -395,12 +416,16 @@ impl Keeper {
                             return Ok(Term::Fenced);
                         }
                         Ok(Err(e)) if e.sqlstate().is_some() && !catalog.is_closed() => {
-                            tracing::error!("a turn was refused: {e}");
                             let _ = answer.send(Err(TurnError::Refused(e.to_string())));
                             if e.is_transient() {
                                 return Err(e);
                             }
-                            // What refuses one turn refuses the next: look at it again with a pause in between.
+                            // What refuses one turn refuses the next: tell it once, and try again with a pause in between.
+                            let words = e.to_string();
+                            if refused.as_ref() != Some(&words) {
+                                tracing::error!("a turn was refused, trying again: {words}");
+                                refused = Some(words);
+                            }
                             tokio::time::sleep(Duration::from_millis(500)).await;
                         }
                         Ok(Err(e)) => {
@@ -415,6 +440,51 @@ impl Keeper {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Removes what is past its retention, batch by batch, as long as the term lasts. Never ends: when its connection fails
+/// the term's own connections will tell, and a batch that is refused is tried again.
+async fn sweep(
+    mut client: Client,
+    office: Office,
+    settings: watch::Receiver<Settings>,
+) -> std::convert::Infallible {
+    let mut told = false;
+    loop {
+        tokio::time::sleep(retention::EVERY).await;
+        loop {
+            let rules = settings.borrow().retention.clone();
+            let keep = Keep { finished: rules.finished, failed: rules.failed, records: rules.records };
+            match retention::sweep(&mut client, office, keep).await {
+                Ok(true) => tokio::time::sleep(Duration::from_millis(20)).await,
+                Ok(false) => break,
+                Err(e) => {
+                    if !told && !client.is_closed() {
+                        tracing::warn!("retention: {e}");
+                        told = true;
+                    }
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Renews the office until it is over or in doubt.
+async fn keep_renewing(client: &Client, office: Office) -> Result<Term, DbError> {
+    let mut renew = tokio::time::interval(leadership::RENEW_EVERY);
+    let mut renewed = Instant::now();
+    loop {
+        renew.tick().await;
+        match tokio::time::timeout(leadership::RENEW_EVERY, leadership::renew(client, office)).await {
+            Ok(Ok(true)) => renewed = Instant::now(),
+            Ok(Ok(false)) => return Ok(Term::Fenced),
+            Ok(Err(e)) if client.is_closed() => return Err(e),
+            Ok(Err(_)) | Err(_) if renewed.elapsed() < leadership::DOUBT_AFTER => {}
+            Ok(Err(e)) => return Err(e),
+            Err(_) => return Err(DbError::Timeout { context: "renew the office", seconds: 6 }),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The shell around [`SlotTable`]: the one place where slots are counted.
 
+use std::time::Duration;
+
 use actix::{Actor, AsyncContext, Context, Handler, MessageResult};
 use tokio::time::Instant;
 
@@ -8,37 +10,50 @@ use crate::messages::{
 };
 use crate::model::{Full, Limits, SlotGrant, SlotTable};
 
+/// Work that waits asks again at every poll of the catalog (1 s). When nobody was refused for so long, nobody waits.
+const CALM_AFTER: Duration = Duration::from_secs(3);
+
+/// Since when work has been waiting for slots, and until when at least.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Instant,
+    refused: Instant,
+}
+
 /// Counts slots. Permits return their slots by being dropped.
 #[derive(Debug)]
 pub struct NodeLimiter {
     table: SlotTable,
-    /// Since when work has been waiting for slots.
-    waiting_since: Option<Instant>,
+    waiting: Option<Waiting>,
 }
 
 impl NodeLimiter {
     /// A limiter of which nothing is in use.
     pub fn new(limits: Limits) -> NodeLimiter {
-        NodeLimiter { table: SlotTable::new(limits), waiting_since: None }
+        NodeLimiter { table: SlotTable::new(limits), waiting: None }
     }
 
     fn permit(grant: SlotGrant, ctx: &Context<Self>) -> SlotPermit {
         SlotPermit::new(grant, ctx.address().recipient().downgrade())
     }
 
-    /// One warning when work first waits for slots, one line when it ends saying how long.
-    fn note_waiting(&mut self, full: Option<&Full>, others_wait: bool) {
-        match (full, self.waiting_since) {
-            (None, _) if others_wait => {}
-            (Some(reason), None) => {
-                tracing::warn!("tasks wait for slots: {reason}");
-                self.waiting_since = Some(Instant::now());
-            }
-            (None, Some(since)) => {
-                tracing::info!("tasks no longer wait for slots; they did for {:.1?}", since.elapsed());
-                self.waiting_since = None;
-            }
-            (Some(_), Some(_)) | (None, None) => {}
+    /// One warning when work first waits for slots. A full house refuses somebody in most rounds and nobody in some, so
+    /// the end of the waiting is not seen here but by [`NodeLimiter::calm`].
+    fn note_refusal(&mut self, reason: &Full) {
+        let now = Instant::now();
+        if self.waiting.is_none() {
+            tracing::warn!("tasks wait for slots: {reason}");
+        }
+        self.waiting = Some(Waiting { since: self.waiting.map_or(now, |w| w.since), refused: now });
+    }
+
+    /// One line when the waiting is over, saying how long it took.
+    fn calm(&mut self) {
+        if let Some(waiting) = self.waiting.take_if(|w| w.refused.elapsed() >= CALM_AFTER) {
+            tracing::info!(
+                "tasks no longer wait for slots; they did for {:.1?}",
+                waiting.refused - waiting.since
+            );
         }
     }
 
@@ -54,18 +69,24 @@ impl NodeLimiter {
 
 impl Actor for NodeLimiter {
     type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        ctx.run_interval(CALM_AFTER / 3, |limiter, _| limiter.calm());
+    }
 }
 
 impl Handler<AcquireSlots> for NodeLimiter {
     type Result = MessageResult<AcquireSlots>;
 
-    fn handle(&mut self, ask: AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
-        let answers: Vec<SlotAnswer> = ask.wants.iter().map(|want| self.answer(want, ctx)).collect();
-        let full = answers.iter().find_map(|answer| match answer {
+    fn handle(&mut self, AcquireSlots(wants): AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
+        let answers: Vec<SlotAnswer> = wants.iter().map(|want| self.answer(want, ctx)).collect();
+        let refusal = answers.iter().find_map(|answer| match answer {
             SlotAnswer::Full(reason) => Some(reason),
             SlotAnswer::Granted(_) | SlotAnswer::Fits => None,
         });
-        self.note_waiting(full, ask.others_wait);
+        if let Some(reason) = refusal {
+            self.note_refusal(reason);
+        }
         MessageResult(answers)
     }
 }

@@ -41,7 +41,7 @@ pub async fn ends(output: &Output, client: &Client, ids: &[JobId]) -> Result<Exi
     Ok(exit)
 }
 
-/// The closing table of `run` and `submit --wait`: what became of the tasks, failures first, at most [`MAX_ROWS`].
+/// The closing table of `run` and `submit --wait`: what became of the tasks, failures first, at most `MAX_ROWS`.
 ///
 /// # Errors
 /// See [`CliError`].

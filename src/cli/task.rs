@@ -49,6 +49,11 @@ Examples:
   yardmaster task retry 31 --command 'VACUUM accounts'
   yardmaster task retry --job 7 --sqlstate 40          those that failed with class 40
   yardmaster task retry --job 7 --status cancelled";
+const WHY_EXAMPLES: &str = "\
+One sentence: which dependency, which full node and who holds it, not before when, after which error, paused, no leader.
+
+Examples:
+  yardmaster task why 31";
 
 /// The verbs of tasks.
 #[derive(Debug, Subcommand)]
@@ -60,6 +65,9 @@ pub enum TaskVerb {
     /// Show one task with its command, dependencies, attempts and message.
     #[command(after_help = SHOW_EXAMPLES)]
     Show(IdArgs),
+    /// Say why a task is not running.
+    #[command(after_help = WHY_EXAMPLES)]
+    Why(IdArgs),
     /// Wait for a task.
     #[command(after_help = WAIT_EXAMPLES)]
     Wait(WaitArgs),
@@ -146,6 +154,7 @@ pub(super) async fn task(context: &Context, verb: TaskVerb) -> Result<Exit, CliE
     match verb {
         TaskVerb::List(args) => list(context, &args).await,
         TaskVerb::Show(args) => task_detail::show(context, TaskId(args.id)).await,
+        TaskVerb::Why(args) => why(context, TaskId(args.id)).await,
         TaskVerb::Wait(args) => wait_for(context, &args).await,
         TaskVerb::Cancel(args) => cancel(context, TaskId(args.id)).await,
         TaskVerb::Retry(args) => retry(context, &args).await,
@@ -218,6 +227,17 @@ async fn wait_for(context: &Context, args: &WaitArgs) -> Result<Exit, CliError> 
         context.output.fail(&format!("task {id}: {}", text::headline(message)));
     }
     Ok(Exit::WorkFailed)
+}
+
+async fn why(context: &Context, id: TaskId) -> Result<Exit, CliError> {
+    let connection = context.connect().await?;
+    let reason = tasks::why(&connection.client, id).await?;
+    if context.output.is_json() {
+        context.output.json(&serde_json::json!({ "task_id": id.to_string(), "why": reason }))?;
+    } else {
+        context.output.line(&format!("task {id}: {}", text::inert(&reason)))?;
+    }
+    Ok(Exit::Well)
 }
 
 async fn cancel(context: &Context, id: TaskId) -> Result<Exit, CliError> {

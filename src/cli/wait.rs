@@ -113,7 +113,7 @@ async fn watch_jobs(
 /// Waits until a task has reached the goal; says in which status it was seen then.
 ///
 /// # Errors
-/// As [`jobs`].
+/// As [`jobs()`].
 pub async fn task(client: &Client, id: TaskId, goal: Goal<TaskStatus>) -> Result<TaskStatus, CliError> {
     let start = Instant::now();
     loop {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, NoTls};
 
+use super::connect::add_password;
 use super::{ConnectError, ConnectFault, Place};
 
 /// How long a command may try to connect in all, whatever the URL says (a shorter `connect_timeout` of the URL
@@ -69,7 +70,7 @@ async fn open(config: &Config) -> Result<Connection, tokio_postgres::Error> {
     Ok(connection)
 }
 
-/// Reads the target, adding what libpq would add: the socket folder when no host is given.
+/// Reads the target, adding what libpq would add: the password of PGPASSWORD, the socket folder when no host is given.
 fn parse(target: &str) -> Result<Config, ConnectError> {
     let mut config: Config = target.parse().map_err(|e: tokio_postgres::Error| {
         // Other texts of the parser can quote a piece of the target, hence of the password.
@@ -89,6 +90,7 @@ fn parse(target: &str) -> Result<Config, ConnectError> {
             None => config.host_path(SOCKET_FOLDERS[0]),
         };
     }
+    add_password(&mut config);
     if config.get_application_name().is_none() {
         config.application_name("yardmaster cli");
     }

@@ -57,17 +57,29 @@ impl Purpose {
     }
 }
 
-/// Parses a libpq URL or key=value string.
+/// Parses a libpq URL or key=value string; a password that is not in it is taken from PGPASSWORD.
 ///
 /// # Errors
 /// [`DbError::Url`] when it cannot be parsed; the text is not repeated, since it may hold a password.
 pub fn parse_url(url: &str) -> Result<Config, DbError> {
-    url.parse::<Config>().map_err(|e| {
+    let mut config = url.parse::<Config>().map_err(|e| {
         let reason = std::error::Error::source(&e).map(ToString::to_string).unwrap_or_else(|| e.to_string());
         DbError::Url(format!(
             "{reason}; expected postgresql://user@host:port/database or host=… user=… dbname=…"
         ))
-    })
+    })?;
+    add_password(&mut config);
+    Ok(config)
+}
+
+/// Adds the password that libpq would add: that of PGPASSWORD, if there is none yet. Not for owners' sessions, which
+/// have passwords of their own.
+pub(super) fn add_password(config: &mut Config) {
+    if config.get_password().is_none()
+        && let Some(password) = std::env::var_os("PGPASSWORD").filter(|p| !p.is_empty())
+    {
+        config.password(password.as_encoded_bytes());
+    }
 }
 
 /// Names where a configuration leads, without its password: `user@host:port/database`.

@@ -17,7 +17,7 @@ pub enum DbError {
         reason: String,
     },
     /// The server answered with an error.
-    #[error("{context}: {source}")]
+    #[error("{context}: {}", super::connect::describe(source))]
     Postgres {
         /// What was being done.
         context: &'static str,

@@ -1,7 +1,7 @@
 //! A turn: one transaction of the leader, sent whole, and what it tells.
 //!
 //! A turn carries out requests, admits new rows, settles ended attempts, releases or unschedules their dependants,
-//! rolls jobs up, and claims for the sessions that are free. A [`Look`] before it (one read-only statement) says
+//! rolls jobs up, and claims for the sessions that are free. A *look* before it (one read-only statement) says
 //! what is new since the last look and fixes the snapshot up to which the turn admits.
 
 use std::time::Duration;

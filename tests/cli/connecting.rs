@@ -34,6 +34,15 @@ async fn each_mistake_has_a_message_of_its_own_and_never_the_password() {
 }
 
 #[tokio::test]
+async fn a_url_without_a_password_takes_that_of_the_environment() {
+    let yard = Yard::bare().await;
+    let url = format!("postgres://locked@127.0.0.1:{}/{}", cluster().port, yard.database);
+    let told = yardmaster(&["job", "list", "--database", &url]).env("PGPASSWORD", PASSWORD).output().unwrap();
+    let told = Told::of(told).exits(3);
+    assert!(told.err.contains("no Yardmaster catalog"), "{told:?}");
+}
+
+#[tokio::test]
 async fn a_server_that_never_answers_is_given_five_seconds() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("postgres://alice:{PASSWORD}@{}/yard", listener.local_addr().unwrap());
@@ -45,8 +54,12 @@ async fn a_server_that_never_answers_is_given_five_seconds() {
 
 #[tokio::test]
 async fn no_database_and_an_unreadable_url_are_usage_errors() {
-    let told = Told::of(yardmaster(&["status"]).output().unwrap()).exits(2);
-    assert!(told.err.starts_with("error: no database is named: give --database URL"), "{told:?}");
+    // An empty data folder, since a private server of somebody's in the usual one would do.
+    let nothing = tempfile::tempdir().unwrap();
+    let told = yardmaster(&["status"]).env("YARDMASTER__DATA_DIR", nothing.path()).output().unwrap();
+    let told = Told::of(told).exits(2);
+    assert!(told.err.starts_with("error: no database is named"), "{told:?}");
+    assert!(told.err.contains("give --database URL"), "{told:?}");
     let url = format!("password={PASSWORD} {PASSWORD}");
     let told = Told::of(yardmaster(&["status", "--database", &url]).output().unwrap()).exits(2);
     assert!(told.err.contains("the database URL cannot be read"), "{told:?}");

@@ -50,6 +50,11 @@ Examples:
 const RESUME_EXAMPLES: &str = "\
 Examples:
   yardmaster job resume 7";
+const DELETE_EXAMPLES: &str = "\
+Removes a job that has ended, with its tasks and their history, before its retention is over.
+
+Examples:
+  yardmaster job delete 7";
 
 /// The verbs of jobs.
 #[derive(Debug, Subcommand)]
@@ -76,6 +81,9 @@ pub enum JobVerb {
     /// Start tasks of a paused job again.
     #[command(after_help = RESUME_EXAMPLES)]
     Resume(IdArgs),
+    /// Remove a job that has ended.
+    #[command(after_help = DELETE_EXAMPLES)]
+    Delete(IdArgs),
     /// Print what PostgreSQL said in all attempts of all tasks, in order.
     Logs(show::LogsArgs),
 }
@@ -121,6 +129,7 @@ pub(super) async fn job(context: &Context, verb: JobVerb) -> Result<Exit, CliErr
         JobVerb::Retry(args) => request(context, JobRequest::Retry, "retry", &args).await,
         JobVerb::Pause(args) => request(context, JobRequest::Pause, "pause", &args).await,
         JobVerb::Resume(args) => request(context, JobRequest::Resume, "resume", &args).await,
+        JobVerb::Delete(args) => request(context, JobRequest::Delete, "delete", &args).await,
         JobVerb::Logs(args) => show::logs(context, &args).await,
     }
 }

@@ -27,7 +27,7 @@ WITH offer AS (
             ORDER BY s.queue_rank, s.task_id LIMIT d.n) t
 ), claimed AS (
     UPDATE yardmaster.task_state s
-       SET status = 'running', ready = false, attempt = s.attempt + 1, pid = o.pid, backend_start = o.backend_start,
+       SET status = 'running', ready = false, attempt = least(s.attempt, 2147483646) + 1, pid = o.pid, backend_start = o.backend_start,
            started_at = now(), not_before = NULL, finished_at = NULL
       FROM pick p JOIN offer o ON o.lane = p.lane AND o.k = p.k
      WHERE s.task_id = p.task_id
@@ -35,8 +35,9 @@ WITH offer AS (
               s.command, o.place
 ), begun AS (
     UPDATE yardmaster.job_state j
-       SET started_at = now(), status = yardmaster.job_status_of(j.cancel_requested, j.n_tasks, j.n_done, j.n_bad, true)
-      FROM (SELECT DISTINCT c.job_id FROM claimed c) c
+       SET started_at = now(), deadline = now() + c.timeout,
+           status = yardmaster.job_status_of(j.cancel_requested, j.n_tasks, j.n_done, j.n_bad, true)
+      FROM (SELECT DISTINCT c.job_id, p.timeout FROM claimed c JOIN yardmaster.job_spec p ON p.job_id = c.job_id) c
      WHERE j.job_id = c.job_id AND j.started_at IS NULL
 )
 SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, coalesce(c.command, t.command),

@@ -7,6 +7,7 @@
 
 use tokio_postgres::Row;
 
+use super::admit::CHUNK;
 use crate::model::{JobId, TaskId};
 
 /// Up to where the catalog has been looked at.
@@ -51,6 +52,8 @@ pub enum RequestKind {
     JobPause,
     /// Go on with a paused job.
     JobResume,
+    /// Remove a job that has ended.
+    JobDelete,
 }
 
 impl RequestKind {
@@ -62,6 +65,7 @@ impl RequestKind {
             "task_retry" => RequestKind::TaskRetry,
             "job_pause" => RequestKind::JobPause,
             "job_resume" => RequestKind::JobResume,
+            "job_delete" => RequestKind::JobDelete,
             _ => return None,
         })
     }
@@ -91,9 +95,11 @@ pub struct Found {
     pub jobs: bool,
     /// Are there new tasks?
     pub tasks: bool,
+    /// May there be more of them than one turn admits?
+    pub many_tasks: bool,
     /// Are there new edges onto tasks that were admitted before?
     pub late_edges: bool,
-    /// Jobs with a new edge onto a later task: only such an edge can close a cycle.
+    /// Jobs with a new edge that also have one, new or old, onto a later task: every cycle has such an edge.
     pub suspicious: Vec<i64>,
     /// Requests to carry out, oldest first.
     pub requests: Vec<Request>,
@@ -106,18 +112,21 @@ impl Found {
     }
 }
 
-/// Called once per look. `$1` is the last look's xmax, `$2` its xip. Locks nothing; wants the `submit_xid` indexes.
+/// Called once per look. `$1` is the last look's xmax, `$2` its xip. Locks nothing; wants the `submit_xid` indexes and
+/// `task_depend_upward`.
 pub const LOOK: &str = "
 SELECT pg_current_snapshot()::text,
        EXISTS (SELECT FROM yardmaster.job_spec j
                 WHERE j.submit_xid >= $1::text::xid8 OR j.submit_xid = ANY ($2::text[]::xid8[])),
-       EXISTS (SELECT FROM yardmaster.task_spec t
-                WHERE t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])),
+       (SELECT count(*) FROM (SELECT FROM yardmaster.task_spec t
+                WHERE t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]) LIMIT 10001) n),
        EXISTS (SELECT FROM yardmaster.task_depend e JOIN yardmaster.task_state s ON s.task_id = e.task_id
                 WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL),
-       ARRAY(SELECT DISTINCT e.job_id FROM yardmaster.task_depend e
-              WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[]))
-                AND e.depends_on > e.task_id AND e.refused IS NULL)";
+       ARRAY(SELECT n.job_id FROM (
+                    SELECT DISTINCT e.job_id FROM yardmaster.task_depend e
+                     WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL) n
+              WHERE EXISTS (SELECT FROM yardmaster.task_depend u
+                             WHERE u.job_id = n.job_id AND u.depends_on > u.task_id AND u.refused IS NULL))";
 
 /// At most this many requests are carried out in one turn.
 pub const MAX_REQUESTS: i64 = 5_000;
@@ -140,7 +149,8 @@ pub fn found(look: &Row, requests: &[Row]) -> Found {
     Found {
         mark: Mark::parse(&snapshot),
         jobs: look.get(1),
-        tasks: look.get(2),
+        tasks: look.get::<_, i64>(2) > 0,
+        many_tasks: look.get::<_, i64>(2) > CHUNK,
         late_edges: look.get(3),
         suspicious: look.get(4),
         requests: requests

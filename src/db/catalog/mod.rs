@@ -12,6 +12,7 @@ pub mod look;
 pub mod publish;
 pub mod recover;
 pub mod request;
+pub mod retention;
 pub mod settle;
 pub mod turn;
 

@@ -122,11 +122,26 @@ WITH chosen AS (
 )
 SELECT DISTINCT ON (c.lane) c.lane, c.queue_rank, c.task_id FROM changed c ORDER BY c.lane, c.queue_rank, c.task_id";
 
+/// Hides jobs (`$1`) that have ended, for ever; retention removes their rows in its next batches.
+pub const DELETE: &str = "
+UPDATE yardmaster.job_state j SET delete_requested = true
+ WHERE j.job_id = ANY ($1) AND j.status IN ('finished', 'cancelled', 'failed')";
+
+/// Asks for the cancellation of jobs whose time is over; the next look finds the requests. Wants `job_state_deadline`.
+pub const EXPIRE: &str = "
+WITH expired AS (
+    UPDATE yardmaster.job_state j SET deadline = NULL WHERE j.deadline <= now()
+    RETURNING j.job_id, j.status NOT IN ('finished', 'cancelled', 'failed') AND NOT j.cancel_requested AS open
+)
+INSERT INTO yardmaster.request (kind, job_id, argument)
+SELECT 'job_cancel', e.job_id, 'the job took longer than its timeout' FROM expired e WHERE e.open";
+
 /// Writes on request rows (`$1`) what came of them: the state that the job, or task, has now.
 pub const ANSWER: &str = "
 UPDATE yardmaster.request r
    SET handled_at = now(),
-       outcome = CASE WHEN r.task_id IS NULL THEN format('job %s is %s', r.job_id, j.status) || CASE WHEN j.paused THEN ', paused' ELSE '' END
+       outcome = CASE WHEN j.delete_requested THEN format('job %s is deleted', r.job_id)
+                      WHEN r.task_id IS NULL THEN format('job %s is %s', r.job_id, j.status) || CASE WHEN j.paused THEN ', paused' ELSE '' END
                       ELSE coalesce('task ' || r.task_id || ' is ' || (SELECT s.status FROM yardmaster.task_state s WHERE s.task_id = r.task_id),
                                     format('task %s does not exist', r.task_id)) END
   FROM yardmaster.job_state j

@@ -12,6 +12,8 @@
 //! ```
 //! An edge counts only if it is visible in the snapshot up to which this leader has admitted (`$11`): one that
 //! committed later was not counted into `waiting_for`, and its own admission will find the parent as it is then.
+//! Numbers that somebody wrote by hand stop growing instead of failing the turn, and a history row that is there already
+//! is left alone: one bad row must not stop the others.
 //! Cost: proportional to the attempts and to the edges they release.
 
 use std::time::Duration;
@@ -36,9 +38,9 @@ WITH RECURSIVE given AS (
            ready = s.status = 'running' AND g.ending IN ('retry', 'again') AND g.delay_ms = 0 AND NOT j.paused,
            not_before = CASE WHEN s.status = 'running' AND g.ending IN ('retry', 'again') AND g.delay_ms > 0
                              THEN now() + g.delay_ms * interval '1 millisecond' END,
-           retry_count = s.retry_count + (g.outcome = 'failed' AND s.status = 'running')::integer,
-           interruptions = s.interruptions + (g.outcome = 'interrupted')::integer,
-           series = s.series + g.revoked::integer,
+           retry_count = least(s.retry_count, 2147483646) + (g.outcome = 'failed' AND s.status = 'running')::integer,
+           interruptions = least(s.interruptions, 2147483646) + (g.outcome = 'interrupted')::integer,
+           series = least(s.series, 2147483646) + g.revoked::integer,
            pid = NULL, backend_start = NULL,
            finished_at = CASE WHEN s.status = 'cancelling' OR g.ending IN ('done', 'error') THEN now() END
       FROM given g, yardmaster.job_state j
@@ -52,6 +54,7 @@ WITH RECURSIVE given AS (
                 WHEN c.outcome = 'failed' THEN 'failed' ELSE 'interrupted' END::yardmaster.attempt_outcome,
            c.sqlstate, c.message, c.started_at, now()
       FROM changed c
+    ON CONFLICT DO NOTHING
 ), down (task_id) AS (
     SELECT e.task_id FROM changed c JOIN yardmaster.task_depend e ON e.depends_on = c.task_id
      WHERE c.status IN ('error', 'cancelled') AND e.refused IS NULL

@@ -4,6 +4,7 @@
 //! process stop in the middle, nothing stays open: PostgreSQL has the COMMIT already. The order inside is: fence,
 //! admission, requests, settlement, promotion, roll-up, claims, windows.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
@@ -59,6 +60,8 @@ statements! {
     retry = request::RETRY,
     pause = request::PAUSE,
     resume = request::RESUME,
+    delete = request::DELETE,
+    expire = request::EXPIRE,
     answer = request::ANSWER,
 }
 
@@ -70,6 +73,7 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
         super::publish::STATEMENTS,
         super::recover::STATEMENTS,
         request::STATEMENTS,
+        super::retention::STATEMENTS,
     ];
     families.into_iter().flatten().copied().collect()
 }
@@ -84,6 +88,8 @@ struct Admission {
     full: bool,
     /// Totals are raised with the first chunk.
     counted: bool,
+    /// Tasks may be left to admit.
+    tasks_left: bool,
     /// Tasks whose edges close a cycle.
     poisoned: Vec<i64>,
 }
@@ -160,13 +166,14 @@ impl Catalog {
         if turn.look && self.admission.is_none() {
             self.look().await?;
         }
-        let mut reply = self.transact(turn).await?;
+        let (mut reply, postponed) = self.transact(turn).await?;
         // The transaction has committed: what it admitted is admitted.
         if let Some(admission) = &mut self.admission {
             admission.counted = true;
-            if reply.more_to_admit {
-                admission.found.requests.clear();
-            } else {
+            admission.tasks_left = reply.more_to_admit;
+            admission.found.requests = postponed;
+            reply.more_to_admit |= !admission.found.requests.is_empty();
+            if !reply.more_to_admit {
                 self.seen = admission.found.mark.clone();
                 self.admission = None;
             }
@@ -205,11 +212,14 @@ impl Catalog {
             poisoned = graph::cycles(&edges);
         }
         found.late_edges |= full;
-        self.admission = Some(Admission { found, cursor: i64::MIN, full, counted: false, poisoned });
+        let tasks_left = found.tasks || full;
+        self.admission =
+            Some(Admission { found, cursor: i64::MIN, full, counted: false, tasks_left, poisoned });
         Ok(())
     }
 
-    async fn transact(&mut self, turn: &Turn) -> Result<TurnReply, DbError> {
+    /// Answers also the requests that are left for the next turn.
+    async fn transact(&mut self, turn: &Turn) -> Result<(TurnReply, Vec<look::Request>), DbError> {
         let s = &self.statements;
         let seen = &self.seen;
         let admission = self.admission.as_ref();
@@ -224,12 +234,14 @@ impl Catalog {
         let window: [&(dyn ToSql + Sync); 3] = [&seen.xmax, &seen.xip, snapshot];
         let chunk: [&(dyn ToSql + Sync); 6] =
             [&seen.xmax, &seen.xip, snapshot, &cursor, &admit::CHUNK, poisoned];
-        let has_tasks = admission.is_some_and(|a| a.found.tasks || a.full);
+        let has_tasks = admission.is_some_and(|a| a.tasks_left);
         let has_jobs = admission.is_some_and(|a| !a.counted && (a.found.jobs || a.full));
         let late = admission.filter(|a| a.found.late_edges && !a.counted);
         let late_full = late.is_some_and(|a| a.full);
         let late_params: [&(dyn ToSql + Sync); 5] = [&seen.xmax, &seen.xip, snapshot, poisoned, &late_full];
-        let requests = Requests::sort(admission.filter(|a| !a.counted).map_or(&[], |a| &a.found.requests));
+        let (requests, postponed) = admission.map_or_else(Default::default, |a| {
+            Requests::sort(&a.found.requests, a.tasks_left && a.found.many_tasks)
+        });
         let given = settle::Given::new(&turn.settlements, |text| self.storable(text));
         let given = given.params(snapshot);
         let mut touched: Vec<i64> =
@@ -293,6 +305,12 @@ impl Catalog {
         }
         let resume = (!requests.job_resume.is_empty())
             .then(|| pipe.query("resume jobs", &s.resume, &[&requests.job_resume]));
+        if !requests.job_delete.is_empty() {
+            pipe.query("delete jobs", &s.delete, &[&requests.job_delete]);
+        }
+        if turn.promote {
+            pipe.query("expire jobs", &s.expire, &[]);
+        }
         let settled =
             (!turn.settlements.is_empty()).then(|| pipe.query("settle attempts", &s.settle, &given));
         let promoted = turn.promote.then(|| pipe.query("promote delayed tasks", &s.promote, &[]));
@@ -351,7 +369,7 @@ impl Catalog {
         if let (true, Some(a)) = (reply.more_to_admit, &mut self.admission) {
             a.cursor = cursor_after;
         }
-        Ok(reply)
+        Ok((reply, postponed))
     }
 
     /// What a home that is not UTF-8 cannot store is written as escapes; nothing is lost, and no row is refused.
@@ -377,6 +395,18 @@ fn job_change(row: &Row) -> Option<(JobId, JobStatus)> {
     Some((JobId(row.get(0)), row.get::<_, String>(1).parse().ok()?))
 }
 
+/// The place of a kind of request in a turn.
+fn stage(kind: RequestKind) -> usize {
+    match kind {
+        RequestKind::JobCancel => 0,
+        RequestKind::TaskCancel => 1,
+        RequestKind::JobRetry | RequestKind::TaskRetry => 2,
+        RequestKind::JobPause => 3,
+        RequestKind::JobResume => 4,
+        RequestKind::JobDelete => 5,
+    }
+}
+
 /// A look's requests, sorted by kind.
 #[derive(Default)]
 struct Requests {
@@ -389,12 +419,26 @@ struct Requests {
     commands: Vec<Option<String>>,
     job_pause: Vec<i64>,
     job_resume: Vec<i64>,
+    job_delete: Vec<i64>,
 }
 
 impl Requests {
-    fn sort(requests: &[look::Request]) -> Requests {
+    /// Takes the requests that one turn can carry out, and leaves the rest for the next. A turn carries them out kind by
+    /// kind, so a request that would overtake an earlier one of its job waits, and those behind it with it. While tasks
+    /// are left to be admitted (`admitting`) requests about single tasks wait: theirs may be among them.
+    fn sort(requests: &[look::Request], admitting: bool) -> (Requests, Vec<look::Request>) {
         let mut out = Requests::default();
+        let mut postponed: Vec<look::Request> = Vec::new();
+        let mut reached: HashMap<JobId, usize> = HashMap::new();
         for r in requests {
+            let stage = stage(r.kind);
+            let behind = reached.get(&r.job).is_some_and(|reached| stage < *reached);
+            if behind || admitting && r.task.is_some() {
+                reached.insert(r.job, usize::MAX);
+                postponed.push(r.clone());
+                continue;
+            }
+            reached.insert(r.job, stage);
             out.ids.push(r.id);
             out.jobs.push(r.job.0);
             match (r.kind, r.task) {
@@ -402,6 +446,7 @@ impl Requests {
                 (RequestKind::JobRetry, _) => out.job_retry.push(r.job.0),
                 (RequestKind::JobPause, _) => out.job_pause.push(r.job.0),
                 (RequestKind::JobResume, _) => out.job_resume.push(r.job.0),
+                (RequestKind::JobDelete, _) => out.job_delete.push(r.job.0),
                 (RequestKind::TaskCancel, Some(task)) => out.task_cancel.push(task.0),
                 (RequestKind::TaskRetry, Some(task)) => {
                     // The last word on a task counts.
@@ -416,7 +461,7 @@ impl Requests {
                 (RequestKind::TaskCancel | RequestKind::TaskRetry, None) => {}
             }
         }
-        out
+        (out, postponed)
     }
 
     fn retries(&self) -> bool {
@@ -459,5 +504,42 @@ impl WindowParams {
             }
         }
         answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn request(id: i64, kind: RequestKind, job: i64, task: Option<i64>) -> look::Request {
+        look::Request { id, kind, job: JobId(job), task: task.map(TaskId), argument: None }
+    }
+
+    #[test]
+    fn a_request_never_overtakes_an_earlier_one_of_its_job() {
+        use RequestKind::{JobCancel, JobPause, JobResume, JobRetry};
+        let asked = [
+            request(1, JobRetry, 7, None),
+            request(2, JobCancel, 7, None),
+            request(3, JobResume, 7, None),
+            request(4, JobCancel, 8, None),
+            request(5, JobPause, 8, None),
+            request(6, JobResume, 8, None),
+        ];
+        let (now, later) = Requests::sort(&asked, false);
+        assert_eq!(now.ids, [1, 4, 5, 6]);
+        let (now, later) = Requests::sort(&later, false);
+        assert_eq!((now.ids, later.len()), (vec![2, 3], 0));
+    }
+
+    #[test]
+    fn requests_about_tasks_wait_until_all_tasks_are_admitted() {
+        let asked = [
+            request(1, RequestKind::TaskCancel, 7, Some(70)),
+            request(2, RequestKind::JobCancel, 7, None),
+            request(3, RequestKind::JobCancel, 8, None),
+        ];
+        let (now, later) = Requests::sort(&asked, true);
+        assert_eq!((now.ids, later.len()), (vec![3], 2));
     }
 }

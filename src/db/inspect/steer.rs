@@ -29,6 +29,8 @@ pub enum JobRequest {
     Pause,
     /// Start its tasks again.
     Resume,
+    /// Remove it, if it has ended.
+    Delete,
 }
 
 const SUBMIT: &str = "SELECT yardmaster.job_submit($1)";
@@ -36,6 +38,7 @@ const CANCEL_JOB: &str = "SELECT yardmaster.job_cancel($1)";
 const RETRY_JOB: &str = "SELECT yardmaster.job_retry($1)";
 const PAUSE_JOB: &str = "SELECT yardmaster.job_pause($1)";
 const RESUME_JOB: &str = "SELECT yardmaster.job_resume($1)";
+const DELETE_JOB: &str = "SELECT yardmaster.job_delete($1)";
 const CANCEL_TASK: &str = "SELECT yardmaster.task_cancel($1)";
 const RETRY_TASK: &str = "SELECT yardmaster.task_retry($1, $2)";
 
@@ -77,6 +80,7 @@ pub async fn job(client: &Client, what: JobRequest, id: JobId) -> Result<Request
         JobRequest::Retry => RETRY_JOB,
         JobRequest::Pause => PAUSE_JOB,
         JobRequest::Resume => RESUME_JOB,
+        JobRequest::Delete => DELETE_JOB,
     };
     one(client.query_typed(sql, &[(&id.0, Type::INT8)]).await?)
 }

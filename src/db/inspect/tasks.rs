@@ -339,3 +339,16 @@ fn read_attempt(row: &Row) -> Result<Attempt, QueryError> {
         ended_at: row.try_get(9)?,
     })
 }
+
+/// Called by `task why`; the sentence is made where the facts are.
+const WHY: &str = "SELECT yardmaster.task_why($1)";
+
+/// Says in a sentence why a task is not running, or how it stands.
+///
+/// # Errors
+/// [`QueryError::Refused`] for an unknown id.
+pub async fn why(client: &Client, id: TaskId) -> Result<String, QueryError> {
+    let rows = client.query_typed(WHY, &[(&id.0, Type::INT8)]).await?;
+    let row = rows.first().ok_or_else(|| QueryError::Unexpected("task_why returned no row".to_owned()))?;
+    Ok(row.try_get(0)?)
+}

@@ -19,9 +19,15 @@ struct Track {
     /// The last key known to be claimed: nothing ready precedes it, unless told.
     floor: Option<QueueKey>,
     full: bool,
+    /// Where the reading under way begins; `None` when nothing is read.
+    reading: Option<Option<QueueKey>>,
 }
 
 impl Track {
+    fn new(lane: Lane) -> Track {
+        Track { lane, window: VecDeque::new(), more: true, floor: None, full: false, reading: None }
+    }
+
     /// How far the queue is known.
     fn known_to(&self) -> Option<QueueKey> {
         self.window.back().copied().max(self.floor)
@@ -50,9 +56,7 @@ pub(super) struct Lanes {
 
 impl Lanes {
     pub(super) fn add(&mut self, lane: Lane) {
-        let track =
-            || Track { lane: lane.clone(), window: VecDeque::new(), more: true, floor: None, full: false };
-        self.tracks.entry(lane.id).or_insert_with(track);
+        self.tracks.entry(lane.id).or_insert_with(|| Track::new(lane));
     }
 
     pub(super) fn lane(&self, id: LaneId) -> Option<&Lane> {
@@ -65,6 +69,7 @@ impl Lanes {
             track.window.clear();
             track.more = true;
             track.floor = None;
+            track.reading = None;
         }
     }
 
@@ -88,11 +93,6 @@ impl Lanes {
     /// It is not known whose slots came back.
     pub(super) fn all_may_fit(&mut self) {
         self.tracks.values_mut().for_each(|t| t.full = false);
-    }
-
-    /// Do tasks wait in full lanes?
-    pub(super) fn somebody_waits(&self) -> bool {
-        self.tracks.values().any(|t| t.full && !t.window.is_empty())
     }
 
     // ---------------------------------------------------------------- windows
@@ -131,12 +131,14 @@ impl Lanes {
         track.more = keep > 0;
     }
 
-    /// A part of the queue was read.
+    /// A part of the queue was read. It is of use only where it continues what is known: when the window was cut since
+    /// it was asked for (a task became ready in the same turn), tasks between the cut and the part would be missing.
     pub(super) fn window(&mut self, window: Window) {
         let Some(track) = self.tracks.get_mut(&window.lane) else { return };
-        let end = track.window.back().copied();
-        track.window.extend(window.keys.into_iter().filter(|k| end.is_none_or(|end| *k > end)));
-        track.more = window.more;
+        if track.reading.take() == Some(track.known_to()) {
+            track.window.extend(window.keys);
+            track.more = window.more;
+        }
     }
 
     /// Where a claim may start to read the lane.
@@ -149,9 +151,14 @@ impl Lanes {
     }
 
     /// Asks for what lies behind short windows. Twice the size, so that a refill serves several rounds.
-    pub(super) fn window_requests(&self, size: u32) -> Vec<WindowRequest> {
-        let ask = |t: &Track| WindowRequest { lane: t.lane.id, after: t.known_to(), limit: size * 2 };
-        self.tracks.values().filter(|t| t.is_short(size)).map(ask).collect()
+    pub(super) fn window_requests(&mut self, size: u32) -> Vec<WindowRequest> {
+        let short = self.tracks.values_mut().filter(|t| t.is_short(size));
+        short
+            .map(|t| {
+                t.reading = Some(t.known_to());
+                WindowRequest { lane: t.lane.id, after: t.known_to(), limit: size * 2 }
+            })
+            .collect()
     }
 
     /// The lane, if nothing is known to be ready in it.
@@ -174,5 +181,65 @@ impl Lanes {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SessionKey;
+
+    const LANE: LaneId = LaneId(1);
+
+    fn key(task: i64) -> QueueKey {
+        QueueKey { rank: 0, task: TaskId(task) }
+    }
+
+    fn lanes(window: &[i64]) -> Lanes {
+        let mut lanes = Lanes::default();
+        let session = SessionKey { node: String::new(), owner: "alice".to_owned() };
+        lanes.add(Lane { id: LANE, session, nodes: Vec::new() });
+        assert_eq!(lanes.window_requests(4).len(), 1);
+        lanes.window(Window { lane: LANE, keys: window.iter().map(|t| key(*t)).collect(), more: true });
+        lanes
+    }
+
+    fn known(lanes: &Lanes) -> Vec<i64> {
+        lanes.tracks[&LANE].window.iter().map(|k| k.task.0).collect()
+    }
+
+    #[test]
+    fn a_part_read_behind_a_window_that_was_cut_meanwhile_is_dropped_and_read_again() {
+        let mut lanes = lanes(&[5, 6]);
+        assert_eq!(lanes.window_requests(4)[0].after, Some(key(6)));
+        // The turn that reads behind 6 makes 3 ready; what is between is not known any more.
+        lanes.readied(LANE, key(3));
+        lanes.window(Window { lane: LANE, keys: vec![key(7)], more: false });
+        assert_eq!(known(&lanes), [3]);
+        assert!(lanes.wants_windows(4), "5 and 6 are to be read again");
+        assert_eq!(lanes.window_requests(4)[0].after, Some(key(3)));
+    }
+
+    #[test]
+    fn a_task_that_becomes_ready_behind_what_is_known_hides_none_in_between() {
+        let mut lanes = lanes(&[5, 6]);
+        lanes.readied(LANE, key(9));
+        assert_eq!(known(&lanes), [5, 6]);
+        assert_eq!(lanes.window_requests(4)[0].after, Some(key(6)));
+        lanes.window(Window { lane: LANE, keys: vec![key(8), key(9)], more: false });
+        // Now the end is known, and what comes behind it is the next.
+        lanes.readied(LANE, key(11));
+        assert_eq!(known(&lanes), [5, 6, 8, 9, 11]);
+    }
+
+    #[test]
+    fn a_part_read_behind_claimed_tasks_continues_the_window() {
+        let mut lanes = lanes(&[5, 6]);
+        lanes.window_requests(4);
+        lanes.claimed(LANE, TaskId(5));
+        lanes.claimed(LANE, TaskId(6));
+        lanes.window(Window { lane: LANE, keys: vec![key(7)], more: false });
+        assert_eq!(known(&lanes), [7]);
+        assert!(!lanes.wants_windows(4));
     }
 }

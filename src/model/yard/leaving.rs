@@ -6,11 +6,9 @@ use crate::model::{JobId, TaskId};
 
 impl Yard {
     pub(super) fn cancel(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
-        if let Some(running) = self.running.get_mut(&task) {
-            if !running.cancelling {
-                running.cancelling = true;
-                effects.push(Effect::Cancel(task));
-            }
+        if let Some(running) = self.running.get_mut(&task).filter(|r| !r.cancelling) {
+            running.cancelling = true;
+            effects.push(Effect::Cancel(task));
         }
     }
 

@@ -81,7 +81,7 @@ impl Yard {
         let first = round.wants.len();
         round.wants.extend_from_slice(&wants);
         self.round = Some(round);
-        effects.push(Effect::AskSlots { wants, first, others_wait: self.lanes.somebody_waits() });
+        effects.push(Effect::AskSlots { wants, first });
     }
 
     /// Possible starts beyond those of the round, in order of dispatch. At most as many with a session as may run, and
@@ -208,8 +208,8 @@ impl Yard {
         for lane in reply.lanes {
             self.lanes.add(lane);
         }
-        for (lane, key) in &reply.readied {
-            self.lanes.readied(*lane, *key);
+        for (lane, key) in reply.readied {
+            self.lanes.readied(lane, key);
             self.stale = true;
         }
         self.stale |= !reply.windows.is_empty();
@@ -225,14 +225,7 @@ impl Yard {
             self.return_seat(offer, lane, seat, effects);
         }
         for window in reply.windows {
-            let request = round.turn.windows.iter().find(|r| r.lane == window.lane);
-            // What became ready before the part that was read cut the window there: it is no longer its continuation.
-            let cut = |r: &(LaneId, _)| {
-                r.0 == window.lane && request.is_some_and(|q| q.after.is_some_and(|end| r.1 <= end))
-            };
-            if !reply.readied.iter().any(cut) {
-                self.lanes.window(window);
-            }
+            self.lanes.window(window);
         }
         for task in reply.cancelling {
             self.cancel(task, effects);

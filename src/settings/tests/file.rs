@@ -1,7 +1,5 @@
 //! Files of every shape: what is wrong is told with line, column, key and rule, and nothing panics.
 
-use std::time::{Duration, Instant};
-
 use proptest::prelude::*;
 
 use super::super::{MANUAL, Origin, Position, Settings, Sources};

@@ -1,0 +1,1 @@
+INSERT INTO limits.tiny (x) VALUES (1);

@@ -1,0 +1,10 @@
+//! The catalog on a real server, without actors: migrations, and what Rust and SQL say of the same things.
+
+#![allow(clippy::unwrap_used, reason = "a panic is how a test fails")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod migrations;
+mod rights;
+mod twins;
