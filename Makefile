@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 bin := $(or $(CARGO_TARGET_DIR),target)/debug/yardmaster
 JOB ?= examples/first-minute.toml
 
-.PHONY: help setup run test test-slow lint bench ci
+.PHONY: help setup run test test-slow chaos lint bench ci
 
 help: ## Prints this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
@@ -26,6 +26,9 @@ test: setup ## Runs the tests (under 10 minutes)
 test-slow: setup ## Runs the tests, the long ones too, on the installed PostgreSQL and on 18
 	cargo test -- --include-ignored
 	bin=$$(scripts/setup postgres-18) && YARDMASTER_PG_BIN=$$bin cargo test -- --include-ignored
+
+chaos: setup ## Runs the long crash test: 10,000 tasks, three minutes of harm (SEED=n repeats one)
+	YARDMASTER_CHAOS_TASKS=10000 YARDMASTER_CHAOS_SECONDS=180 $(if $(SEED),YARDMASTER_CHAOS_SEED=$(SEED)) cargo test --test chaos -- --nocapture
 
 lint: setup ## Checks format and lints
 	cargo fmt --check

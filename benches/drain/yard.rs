@@ -1,6 +1,6 @@
 //! What is measured: a private PostgreSQL, the real binary's service on it, and what both cost.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -84,9 +84,14 @@ impl Yard {
         })
     }
 
-    /// One of PostgreSQL's own programs.
-    pub fn program(&self, name: &str) -> PathBuf {
-        self.binaries.bin_dir.join(name)
+    /// A program of PostgreSQL's: beside the server's binaries, where those really are, or in PATH.
+    pub fn program(&self, name: &str) -> Option<PathBuf> {
+        let real = self.binaries.bin_dir.join("postgres").canonicalize().ok();
+        let real = real.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let folders =
+            std::iter::once(self.binaries.bin_dir.clone()).chain(real).chain(std::env::split_paths(&path));
+        folders.map(|folder| folder.join(name)).find(|program| program.is_file())
     }
 
     /// Starts the service and waits until it holds office.

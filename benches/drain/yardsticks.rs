@@ -13,7 +13,7 @@ use crate::yard::{EXECUTORS, Yard};
 const SECONDS: u32 = 3;
 /// Rows of `limits.task` for each client; the scripts know the number too.
 const ROWS_PER_CLIENT: u32 = 20_000;
-/// The scripts, with whether one client is measured as well.
+/// The scripts, in `benches/limits/`.
 const SCRIPTS: [&str; 5] = ["life_1x1", "life_b100_pipe", "life_b100_sel_b100", "commit_insert", "select1"];
 
 const TABLES: &str = "
@@ -36,11 +36,11 @@ pub async fn measure(yard: &Yard, report: &mut Report) -> Result<()> {
     report.yardstick(BULK, 1, f64::from(ROWS_PER_CLIENT * EXECUTORS) / started.elapsed().as_secs_f64());
     yard.admin.batch_execute("VACUUM ANALYZE").await?;
 
-    let pgbench = yard.program("pgbench");
-    if !pgbench.exists() {
-        report.note("no yardsticks", format!("{} does not exist", pgbench.display()));
+    let Some(pgbench) = yard.program("pgbench") else {
+        report
+            .note("no yardsticks", "pgbench is neither beside the server's binaries nor in PATH".to_owned());
         return Ok(());
-    }
+    };
     for script in SCRIPTS {
         report.yardstick(script, EXECUTORS, rate(&pgbench, script, EXECUTORS, &yard.admin_url)?);
     }

@@ -135,7 +135,7 @@ impl Monitor {
 
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
-            Effect::AskSlots { wants, first } => self.ask_slots(wants, first, ctx),
+            Effect::AskSlots { wants, first, others_wait } => self.ask_slots(wants, first, others_wait, ctx),
             Effect::TakeTurn { turn, seats } => self.take_turn(turn, seats, ctx),
             Effect::Start { offer, task } => self.start(offer, task, ctx),
             Effect::ReturnSeat { offer } => self.return_seat(offer, ctx),
@@ -167,14 +167,14 @@ impl Monitor {
 
     // ---------------------------------------------------------------- a round
 
-    fn ask_slots(&mut self, wants: Vec<Want>, first: usize, ctx: &mut Context<Self>) {
+    fn ask_slots(&mut self, wants: Vec<Want>, first: usize, others_wait: bool, ctx: &mut Context<Self>) {
         if first == 0 {
             self.granted.clear();
         }
         self.ask_number += 1;
         let number = self.ask_number;
         let wants = wants.into_iter().map(|w| SlotWant { nodes: w.nodes, hold: w.ready }).collect();
-        let answered = self.colleagues.slots.send(AcquireSlots(wants)).into_actor(self);
+        let answered = self.colleagues.slots.send(AcquireSlots { wants, others_wait }).into_actor(self);
         ctx.spawn(answered.map(move |answers, monitor, ctx| {
             // Without a NodeLimiter the app is ending.
             let Ok(answers) = answers else { return };

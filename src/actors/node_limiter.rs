@@ -39,12 +39,16 @@ impl NodeLimiter {
 
     /// One warning when work first waits for slots. A full house refuses somebody in most rounds and nobody in some, so
     /// the end of the waiting is not seen here but by [`NodeLimiter::calm`].
-    fn note_refusal(&mut self, reason: &Full) {
+    fn note_refusal(&mut self, reason: Option<&Full>) {
         let now = Instant::now();
-        if self.waiting.is_none() {
-            tracing::warn!("tasks wait for slots: {reason}");
+        match (&mut self.waiting, reason) {
+            (Some(waiting), _) => waiting.refused = now,
+            (None, Some(reason)) => {
+                tracing::warn!("tasks wait for slots: {reason}");
+                self.waiting = Some(Waiting { since: now, refused: now });
+            }
+            (None, None) => {}
         }
-        self.waiting = Some(Waiting { since: self.waiting.map_or(now, |w| w.since), refused: now });
     }
 
     /// One line when the waiting is over, saying how long it took.
@@ -78,14 +82,14 @@ impl Actor for NodeLimiter {
 impl Handler<AcquireSlots> for NodeLimiter {
     type Result = MessageResult<AcquireSlots>;
 
-    fn handle(&mut self, AcquireSlots(wants): AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
-        let answers: Vec<SlotAnswer> = wants.iter().map(|want| self.answer(want, ctx)).collect();
-        let refusal = answers.iter().find_map(|answer| match answer {
+    fn handle(&mut self, ask: AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
+        let answers: Vec<SlotAnswer> = ask.wants.iter().map(|want| self.answer(want, ctx)).collect();
+        let full = answers.iter().find_map(|answer| match answer {
             SlotAnswer::Full(reason) => Some(reason),
             SlotAnswer::Granted(_) | SlotAnswer::Fits => None,
         });
-        if let Some(reason) = refusal {
-            self.note_refusal(reason);
+        if full.is_some() || ask.others_wait {
+            self.note_refusal(full);
         }
         MessageResult(answers)
     }

@@ -28,7 +28,12 @@ pub enum SlotAnswer {
 /// Decide about wants in their order, each all or nothing. A want that is refused takes nothing from those behind it.
 #[derive(Message, Clone, Debug)]
 #[rtype(result = "Vec<SlotAnswer>")]
-pub struct AcquireSlots(pub Vec<SlotWant>);
+pub struct AcquireSlots {
+    /// In order of dispatch.
+    pub wants: Vec<SlotWant>,
+    /// Others wait for slots that are known to be taken, and are not asked for.
+    pub others_wait: bool,
+}
 
 /// Take slots whatever the limits say, for attempts of a predecessor that may still run.
 #[derive(Message, Clone, Debug)]

@@ -44,6 +44,9 @@ pub struct ClaimedTask {
     pub interruptions: i32,
     /// The server process that runs the attempt.
     pub backend: Option<Backend>,
+    /// Why the owner, as the catalog finds it at the claim, may not run tasks any more: dropped, renamed, not allowed
+    /// to log in or to connect. A session that is still open says nothing about that.
+    pub owner_trouble: Option<String>,
 }
 
 /// How an attempt ended, as its Executor learned it. Data, not an error.

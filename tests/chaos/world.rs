@@ -8,9 +8,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tempfile::TempDir;
 use tokio_postgres::{Client, NoTls};
-use yardmaster::cluster::{Binaries, Cluster, ClusterOptions, StopMode};
+use yardmaster::cluster::{Cluster, StopMode};
 
-use crate::support::yardmaster;
+use crate::support::{Db, Private, own, yardmaster};
 
 /// The global limit of the services.
 pub const LIMIT: usize = 8;
@@ -18,43 +18,29 @@ pub const LIMIT: usize = 8;
 pub const NODE_LIMIT: usize = 3;
 /// Who owns the tasks.
 pub const OWNER: &str = "alice";
-const SERVICE: &str = "yard_service";
-const DATABASE: &str = "yard";
-
-/// What a migrating service needs, and what tasks write into.
-const SET_UP: &str = "
-    CREATE ROLE alice LOGIN;
-    CREATE ROLE yard_service LOGIN CREATEROLE IN ROLE pg_read_all_stats, pg_signal_backend;
-    CREATE DATABASE yard;
-    ALTER DATABASE yard OWNER TO yard_service";
+/// What tasks write into.
 const TABLES: &str = "
     CREATE TABLE public.ledger (k bigint, at timestamptz DEFAULT clock_timestamp());
-    CREATE TABLE public.scratch (k bigint);
-    ALTER TABLE public.ledger OWNER TO alice;
-    ALTER TABLE public.scratch OWNER TO alice";
+    CREATE TABLE public.scratch (k bigint);";
 
-/// A folder that is removed last, the server in it, and the services.
+/// A server that ends and is removed with this process, the services on it, and their logs.
 pub struct World {
     pub services: Vec<Service>,
     cluster: Cluster,
-    folder: TempDir,
+    place: &'static Private,
+    database: String,
+    logs: TempDir,
 }
 
 impl World {
     pub async fn new() -> World {
-        let folder = tempfile::Builder::new().prefix("ym-chaos-").tempdir().unwrap();
-        let binaries = Binaries::find().unwrap();
-        let options = ClusterOptions { fsync: false, ..ClusterOptions::new(folder.path().join("data")) };
-        let cluster = Cluster::start(&binaries, options).await.unwrap();
-        let admin = connect(&cluster.url("postgres", "postgres")).await.unwrap();
-        for statement in SET_UP.split(';') {
-            admin.batch_execute(statement).await.unwrap();
-        }
-        let inside = connect(&cluster.url("postgres", DATABASE)).await.unwrap();
-        inside.batch_execute(TABLES).await.unwrap();
-        let url = cluster.url(SERVICE, DATABASE);
-        let services = ["left", "right"].map(|name| Service::new(name, &url, folder.path())).into();
-        World { services, cluster, folder }
+        let (cluster, place) = own(&[]).await;
+        let db = Db::on(place).await;
+        db.alice(TABLES).await;
+        let logs = tempfile::Builder::new().prefix("ym-chaos-").tempdir().unwrap();
+        let url = db.url("yard_service");
+        let services = ["left", "right"].map(|name| Service::new(name, &url, logs.path())).into();
+        World { services, cluster, place, database: db.name.clone(), logs }
     }
 
     /// A superuser's connection.
@@ -63,7 +49,7 @@ impl World {
     }
 
     pub fn url(&self, user: &str) -> String {
-        self.cluster.url(user, DATABASE)
+        self.place.url(user, &self.database)
     }
 
     /// The server leaves without a word and comes back.
@@ -84,7 +70,7 @@ impl World {
     /// Ends everything in order and removes it.
     pub async fn close(self) {
         self.cluster.stop(StopMode::Immediate).await.unwrap();
-        self.folder.close().unwrap();
+        self.logs.close().unwrap();
     }
 }
 

@@ -8,8 +8,11 @@ mod support;
 
 mod connections;
 mod crashes;
+mod hostile;
 mod ledger;
+mod network;
 mod outages;
 mod requests;
 mod rows;
+mod signals;
 mod texts;

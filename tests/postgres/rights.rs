@@ -49,7 +49,7 @@ async fn users_insert_and_select_and_nothing_else() {
         "SELECT * FROM yardmaster.task_state",
         "INSERT INTO yardmaster.record SELECT 1, gen_random_uuid(), 1, 'committed', 1, 1, gen_random_uuid()",
         "SELECT yardmaster.fence(1, gen_random_uuid())",
-        "LOCK TABLE yardmaster.leadership IN EXCLUSIVE MODE",
+        "DO $$BEGIN LOCK TABLE yardmaster.leadership IN EXCLUSIVE MODE; END$$",
     ] {
         let refused = db.alice.batch_execute(sql).await.expect_err(sql);
         assert_eq!(refused.code(), Some(&SqlState::INSUFFICIENT_PRIVILEGE), "{sql}: {refused:?}");

@@ -58,6 +58,11 @@ pub struct Private {
 }
 
 impl Private {
+    /// The number in the socket's name.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
     /// A connection string, for tokio-postgres and libpq alike.
     pub fn url(&self, user: &str, database: &str) -> String {
         format!("host={} port={} user={user} dbname={database}", self.socket.display(), self.port)

@@ -10,6 +10,7 @@
 //! - [`Db`]: a database of its own for each test, with the catalog, as people see it: alice and bob submit, carol may
 //!   nothing, the superuser looks. The service logs in as `yard_service`, with the rights that the manual names.
 //! - [`Service`]: the real binary, with its settings file, its log and real signals.
+//! - [`Proxy`]: a network between the two that misbehaves when told to.
 //! - [`eventually`]: waits for a condition. Nothing here sleeps and hopes.
 
 // Each test crate uses its own part of this.
@@ -17,10 +18,12 @@
 
 mod cluster;
 mod db;
+mod proxy;
 mod service;
 mod wait;
 
 pub use cluster::{Private, cluster, own};
 pub use db::{Db, Task};
+pub use proxy::{Proxy, Weather};
 pub use service::{Launch, Service, yardmaster};
 pub use wait::{PATIENCE, eventually, until};

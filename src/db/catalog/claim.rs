@@ -42,15 +42,22 @@ WITH offer AS (
 )
 SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, coalesce(c.command, t.command),
        CASE WHEN j.retry IS NULL THEN t.retry WHEN t.retry IS NULL THEN j.retry ELSE j.retry || t.retry END,
-       (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, c.retry_count, c.interruptions, c.pid, c.backend_start
-  FROM claimed c JOIN yardmaster.task_spec t ON t.task_id = c.task_id JOIN yardmaster.job_spec j ON j.job_id = c.job_id";
+       (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, c.retry_count, c.interruptions, c.pid, c.backend_start,
+       CASE WHEN r.oid IS NULL THEN format('ERROR: role %I, the owner of the task, does not exist any more', l.owner)
+            WHEN r.rolname <> l.owner THEN format('ERROR: role %I, the owner of the task, is called %I now', l.owner, r.rolname)
+            WHEN NOT r.rolcanlogin THEN format('ERROR: role %I is not permitted to log in', l.owner)
+            WHEN r.rolvaliduntil < now() THEN format('ERROR: the password of role %I has expired', l.owner)
+            WHEN NOT has_database_privilege(r.oid, current_database(), 'CONNECT')
+                 THEN format('ERROR: role %I may not connect to database %I', l.owner, current_database()) END
+  FROM claimed c JOIN yardmaster.lane l ON l.lane = c.lane LEFT JOIN pg_roles r ON r.oid = l.owner_oid
+  JOIN yardmaster.task_spec t ON t.task_id = c.task_id JOIN yardmaster.job_spec j ON j.job_id = c.job_id";
 
 /// The attempts that the catalog holds to be alive. Called on taking office and after the home connection was lost.
 /// Wants `task_state_live`.
 pub const LIVE: &str = "
 SELECT 0::bigint, s.job_id, s.task_id, s.attempt, s.series, t.task_key, s.lane, coalesce(s.command, t.command),
        CASE WHEN j.retry IS NULL THEN t.retry WHEN t.retry IS NULL THEN j.retry ELSE j.retry || t.retry END,
-       (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, s.retry_count, s.interruptions, s.pid, s.backend_start,
+       (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, s.retry_count, s.interruptions, s.pid, s.backend_start, NULL::text,
        l.node, l.nodes, s.status = 'cancelling'
   FROM yardmaster.task_state s JOIN yardmaster.task_spec t ON t.task_id = s.task_id
   JOIN yardmaster.job_spec j ON j.job_id = s.job_id JOIN yardmaster.lane l ON l.lane = s.lane
@@ -121,11 +128,12 @@ pub fn claimed(row: &Row) -> (usize, ClaimedTask) {
         retry_count: row.get(11),
         interruptions: row.get(12),
         backend,
+        owner_trouble: row.get(15),
     };
     (usize::try_from(place - 1).unwrap_or(0), task)
 }
 
 /// Maps a row of [`LIVE`].
 pub fn live(row: &Row) -> LiveAttempt {
-    LiveAttempt { claimed: claimed(row).1, node: row.get(15), nodes: row.get(16), cancelling: row.get(17) }
+    LiveAttempt { claimed: claimed(row).1, node: row.get(16), nodes: row.get(17), cancelling: row.get(18) }
 }

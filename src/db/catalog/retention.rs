@@ -23,7 +23,7 @@ WITH old AS MATERIALIZED (
      WHERE p.job_id IN (SELECT j.job_id FROM yardmaster.job_state j
                          WHERE j.finished_at IS NOT NULL AND j.status IN ('finished', 'cancelled', 'failed')
                            AND (j.delete_requested
-                                OR j.finished_at < now() - CASE j.status WHEN 'finished' THEN $1 ELSE $2 END * interval '1 second')
+                                OR j.finished_at < now() - CASE j.status WHEN 'finished' THEN $1::float8 ELSE $2::float8 END * interval '1 second')
                          ORDER BY j.delete_requested DESC, j.finished_at LIMIT 100)
      FOR UPDATE SKIP LOCKED
 ), doomed AS MATERIALIZED (
@@ -52,7 +52,7 @@ DELETE FROM yardmaster.job_spec j WHERE j.job_id = ANY ($1)";
 const RECORDS: &str = "
 DELETE FROM yardmaster.record r
  WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM yardmaster.record o
-                            WHERE o.written_at < now() - $1 * interval '1 second'
+                            WHERE o.written_at < now() - $1::float8 * interval '1 second'
                               AND NOT EXISTS (SELECT FROM yardmaster.task_state s
                                                WHERE s.task_id = o.task_id AND s.status IN ('running', 'cancelling'))
                             LIMIT $2))";

@@ -95,6 +95,11 @@ impl Lanes {
         self.tracks.values_mut().for_each(|t| t.full = false);
     }
 
+    /// Do tasks wait in full lanes?
+    pub(super) fn somebody_waits(&self) -> bool {
+        self.tracks.values().any(|t| t.full && !t.window.is_empty())
+    }
+
     // ---------------------------------------------------------------- windows
 
     /// Tasks became ready in the lane, the first of them at `key`.
@@ -152,13 +157,11 @@ impl Lanes {
 
     /// Asks for what lies behind short windows. Twice the size, so that a refill serves several rounds.
     pub(super) fn window_requests(&mut self, size: u32) -> Vec<WindowRequest> {
-        let short = self.tracks.values_mut().filter(|t| t.is_short(size));
-        short
-            .map(|t| {
-                t.reading = Some(t.known_to());
-                WindowRequest { lane: t.lane.id, after: t.known_to(), limit: size * 2 }
-            })
-            .collect()
+        let ask = |t: &mut Track| {
+            t.reading = Some(t.known_to());
+            WindowRequest { lane: t.lane.id, after: t.known_to(), limit: size * 2 }
+        };
+        self.tracks.values_mut().filter(|t| t.is_short(size)).map(ask).collect()
     }
 
     /// The lane, if nothing is known to be ready in it.

@@ -52,6 +52,9 @@ impl Round {
     }
 }
 
+/// SQLSTATE invalid_authorization_specification: what PostgreSQL says when such an owner logs in.
+const OWNER_BARRED: &str = "28000";
+
 impl Yard {
     /// Begins a round if none is under way and there is something to do.
     pub(super) fn next_round(&mut self, effects: &mut Vec<Effect>) {
@@ -81,7 +84,7 @@ impl Yard {
         let first = round.wants.len();
         round.wants.extend_from_slice(&wants);
         self.round = Some(round);
-        effects.push(Effect::AskSlots { wants, first });
+        effects.push(Effect::AskSlots { wants, first, others_wait: self.lanes.somebody_waits() });
     }
 
     /// Possible starts beyond those of the round, in order of dispatch. At most as many with a session as may run, and
@@ -208,8 +211,8 @@ impl Yard {
         for lane in reply.lanes {
             self.lanes.add(lane);
         }
-        for (lane, key) in reply.readied {
-            self.lanes.readied(lane, key);
+        for (lane, key) in &reply.readied {
+            self.lanes.readied(*lane, *key);
             self.stale = true;
         }
         self.stale |= !reply.windows.is_empty();
@@ -225,7 +228,14 @@ impl Yard {
             self.return_seat(offer, lane, seat, effects);
         }
         for window in reply.windows {
-            self.lanes.window(window);
+            let request = round.turn.windows.iter().find(|r| r.lane == window.lane);
+            // What became ready before the part that was read cut the window there: it is no longer its continuation.
+            let cut = |r: &(LaneId, _)| {
+                r.0 == window.lane && request.is_some_and(|q| q.after.is_some_and(|end| r.1 <= end))
+            };
+            if !reply.readied.iter().any(cut) {
+                self.lanes.window(window);
+            }
         }
         for task in reply.cancelling {
             self.cancel(task, effects);
@@ -260,10 +270,9 @@ impl Yard {
     fn start(&mut self, offer: usize, task: ClaimedTask, seat: &Seat, effects: &mut Vec<Effect>) {
         let lane = task.lane;
         let running = Running { task: task.clone(), node: seat.key.node.clone(), cancelling: false };
-        let outcome = match &seat.refusal {
-            Some((sqlstate, message)) => {
-                Outcome::Failed { sqlstate: sqlstate.clone(), message: message.clone(), revoked: false }
-            }
+        let barred = task.owner_trouble.clone().map(|message| (OWNER_BARRED.to_owned(), message));
+        let outcome = match seat.refusal.clone().or(barred) {
+            Some((sqlstate, message)) => Outcome::Failed { sqlstate, message, revoked: false },
             None if self.mode == Mode::Accepting => {
                 self.running.insert(task.task, running);
                 effects.push(Effect::Start { offer, task });

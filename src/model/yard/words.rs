@@ -142,6 +142,8 @@ pub enum Effect {
         wants: Vec<Want>,
         /// The place of the first one among all wants of the round; those before it keep what they were granted.
         first: usize,
+        /// Do tasks wait for slots that are not asked for now, because they are known to be taken?
+        others_wait: bool,
     },
     /// Take this turn. Offer `i` has the slots of want `seats[i].want`, and its backend is to be filled in with that of
     /// a ready session of its key, unless it is `sessionless`.

@@ -87,6 +87,7 @@ impl Catalog {
             transactional: task.transactional,
             retry_count: task.retries,
             interruptions: 0,
+            owner_trouble: None,
             backend: task.backend,
         }
     }

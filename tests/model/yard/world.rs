@@ -421,6 +421,7 @@ impl World {
             transactional: None,
             retry_count: 0,
             interruptions: 0,
+            owner_trouble: None,
             backend: None,
         }
     }
