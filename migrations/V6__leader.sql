@@ -21,3 +21,43 @@ LANGUAGE sql IMMUTABLE AS $$
                 ELSE ARRAY(SELECT DISTINCT n COLLATE pg_catalog."C"
                              FROM pg_catalog.unnest(pg_catalog.array_append(nodes_involved, node)) n
                             WHERE n IS NOT NULL ORDER BY 1) END $$;
+
+-- What a snapshot sees of rows that came since an earlier one: those of transactions in progress then (p_among), and those
+-- begun since (p_from and later). Two branches, each a range of the index on submit_xid; with both bounds of the second given
+-- the planner takes it for the short range it is. Inlined into the leader's statements.
+CREATE FUNCTION yardmaster.new_jobs(p_from xid8, p_among xid8[], p_snapshot pg_snapshot) RETURNS SETOF yardmaster.job_spec
+LANGUAGE sql STABLE AS $$
+    SELECT * FROM yardmaster.job_spec j
+     WHERE j.submit_xid >= p_from AND j.submit_xid < pg_catalog.pg_snapshot_xmax(p_snapshot)
+       AND pg_catalog.pg_visible_in_snapshot(j.submit_xid, p_snapshot)
+    UNION ALL
+    SELECT * FROM yardmaster.job_spec j
+     WHERE j.submit_xid = ANY (p_among) AND pg_catalog.pg_visible_in_snapshot(j.submit_xid, p_snapshot) $$;
+
+-- Only tasks after a given one, for those who go through them in parts.
+CREATE FUNCTION yardmaster.new_tasks(p_from xid8, p_among xid8[], p_snapshot pg_snapshot, p_after bigint)
+RETURNS SETOF yardmaster.task_spec LANGUAGE sql STABLE AS $$
+    SELECT * FROM yardmaster.task_spec t
+     WHERE t.submit_xid >= p_from AND t.submit_xid < pg_catalog.pg_snapshot_xmax(p_snapshot) AND t.task_id > p_after
+       AND pg_catalog.pg_visible_in_snapshot(t.submit_xid, p_snapshot)
+    UNION ALL
+    SELECT * FROM yardmaster.task_spec t
+     WHERE t.submit_xid = ANY (p_among) AND t.task_id > p_after AND pg_catalog.pg_visible_in_snapshot(t.submit_xid, p_snapshot) $$;
+
+CREATE FUNCTION yardmaster.new_edges(p_from xid8, p_among xid8[], p_snapshot pg_snapshot) RETURNS SETOF yardmaster.task_depend
+LANGUAGE sql STABLE AS $$
+    SELECT * FROM yardmaster.task_depend e
+     WHERE e.submit_xid >= p_from AND e.submit_xid < pg_catalog.pg_snapshot_xmax(p_snapshot)
+       AND pg_catalog.pg_visible_in_snapshot(e.submit_xid, p_snapshot)
+    UNION ALL
+    SELECT * FROM yardmaster.task_depend e
+     WHERE e.submit_xid = ANY (p_among) AND pg_catalog.pg_visible_in_snapshot(e.submit_xid, p_snapshot) $$;
+
+CREATE FUNCTION yardmaster.new_requests(p_from xid8, p_among xid8[], p_snapshot pg_snapshot) RETURNS SETOF yardmaster.request
+LANGUAGE sql STABLE AS $$
+    SELECT * FROM yardmaster.request r
+     WHERE r.submit_xid >= p_from AND r.submit_xid < pg_catalog.pg_snapshot_xmax(p_snapshot)
+       AND pg_catalog.pg_visible_in_snapshot(r.submit_xid, p_snapshot)
+    UNION ALL
+    SELECT * FROM yardmaster.request r
+     WHERE r.submit_xid = ANY (p_among) AND pg_catalog.pg_visible_in_snapshot(r.submit_xid, p_snapshot) $$;

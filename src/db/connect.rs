@@ -1,7 +1,7 @@
 //! The service's own connections. They never run a task's SQL, and owners' sessions never run the service's.
 //!
-//! `search_path` is empty, so a name that is not qualified fails loudly; plans are kept off sequential scans, since
-//! the leader's statements are all meant to be driven by an index whatever the statistics say today.
+//! `search_path` is empty, so a name that is not qualified fails loudly; plans are kept to nested loops over
+//! indexes: that is how the leader's statements are meant to run, whatever the statistics say on the day they are prepared.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// `default_transaction_read_only` is left alone on purpose: an operator's wish to pause writes must reach us.
 const OPTIONS: &str = "-c search_path= -c client_min_messages=warning -c default_transaction_isolation=read\\ committed \
     -c lock_timeout=2000 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=10000 -c jit=off \
-    -c enable_seqscan=off -c plan_cache_mode=force_generic_plan -c synchronous_commit=on \
+    -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan -c synchronous_commit=on \
     -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=9000 \
     -c client_connection_check_interval=1000";
 

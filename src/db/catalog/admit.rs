@@ -10,18 +10,15 @@ pub const CHUNK: i64 = 10_000;
 /// Gives new jobs their state row. Wants `job_spec_submit_xid`.
 pub const JOBS: &str = "
 INSERT INTO yardmaster.job_state (job_id)
-SELECT j.job_id FROM yardmaster.job_spec j
- WHERE (j.submit_xid >= $1::text::xid8 OR j.submit_xid = ANY ($2::text[]::xid8[]))
-   AND pg_visible_in_snapshot(j.submit_xid, $3::text::pg_snapshot)
+SELECT j.job_id FROM yardmaster.new_jobs($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot) j
     ON CONFLICT DO NOTHING";
 
 /// Counts the new tasks of each job, once a look, before the first chunk. Wants `task_spec_submit_xid`.
 pub const TOTALS: &str = "
 UPDATE yardmaster.job_state j SET n_tasks = j.n_tasks + f.n
-  FROM (SELECT t.job_id, count(*) AS n FROM yardmaster.task_spec t
-         WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]))
-           AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
-           AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+  FROM (SELECT t.job_id, count(*) AS n
+          FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, 0) t
+         WHERE NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
          GROUP BY t.job_id) f
  WHERE j.job_id = f.job_id";
 
@@ -39,10 +36,9 @@ UPDATE yardmaster.job_state j SET n_tasks = f.n
 pub const LANES: &str = "
 INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes)
 SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_nodes(f.node, f.nodes_involved)
-  FROM (SELECT t.node, t.owner, t.owner_oid, t.nodes_involved FROM yardmaster.task_spec t
-         WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])) AND t.task_id > $4
-           AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
-           AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+  FROM (SELECT t.node, t.owner, t.owner_oid, t.nodes_involved FROM (
+               SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
+         WHERE NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
          ORDER BY t.task_id LIMIT $5) f
  WHERE NOT EXISTS (SELECT FROM yardmaster.lane l
                     WHERE l.node = coalesce(f.node, '') AND l.owner_oid = f.owner_oid AND l.owner = f.owner
@@ -56,10 +52,8 @@ SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_node
 pub const TASKS: &str = "
 WITH RECURSIVE fresh AS MATERIALIZED (
     SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before
-      FROM yardmaster.task_spec t
-     WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])) AND t.task_id > $4
-       AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
-       AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+      FROM (SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
+     WHERE NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
      ORDER BY t.task_id LIMIT $5
 ), judged AS MATERIALIZED (
     SELECT f.*, l.lane, j.paused, j.cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed,
@@ -123,9 +117,8 @@ UNION ALL
 /// anew. Answers lanes with their first ready task (a recount can make one ready again).
 pub const LATE_EDGES: &str = "
 WITH RECURSIVE edge AS MATERIALIZED (
-    SELECT e.task_id, e.depends_on, e.submit_xid FROM yardmaster.task_depend e
-     WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL
-       AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)
+    SELECT e.task_id, e.depends_on FROM yardmaster.new_edges($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot) e
+     WHERE e.refused IS NULL
 ), refused AS (
     UPDATE yardmaster.task_depend e SET refused = CASE WHEN e.task_id = ANY ($4::bigint[]) THEN 'the edge closes a cycle'
                                                        ELSE 'the task had started' END
@@ -180,17 +173,11 @@ UPDATE yardmaster.job_state j
    SET status = r.status,
        finished_at = CASE WHEN r.status IN ('finished', 'cancelled', 'failed') THEN now() END
   FROM (SELECT s.job_id, yardmaster.job_status_of(s.cancel_requested, s.n_tasks, s.n_done, s.n_bad, s.started_at IS NOT NULL) AS status
-          FROM (SELECT x.job_id FROM yardmaster.job_spec x
-                 WHERE (x.submit_xid >= $1::text::xid8 OR x.submit_xid = ANY ($2::text[]::xid8[]))
-                   AND pg_visible_in_snapshot(x.submit_xid, $3::text::pg_snapshot)
+          FROM (SELECT j.job_id FROM yardmaster.new_jobs($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot) j
                 UNION
-                SELECT t.job_id FROM yardmaster.task_spec t
-                 WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]))
-                   AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
+                SELECT t.job_id FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, 0) t
                 UNION
-                SELECT e.job_id FROM yardmaster.task_depend e
-                 WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[]))
-                   AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)) n
+                SELECT e.job_id FROM yardmaster.new_edges($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot) e) n
           JOIN yardmaster.job_state s ON s.job_id = n.job_id) r
  WHERE j.job_id = r.job_id AND j.status <> r.status
 RETURNING j.job_id, j.status::text";

@@ -116,26 +116,24 @@ impl Found {
 /// `task_depend_upward`.
 pub const LOOK: &str = "
 SELECT pg_current_snapshot()::text,
-       EXISTS (SELECT FROM yardmaster.job_spec j
-                WHERE j.submit_xid >= $1::text::xid8 OR j.submit_xid = ANY ($2::text[]::xid8[])),
-       (SELECT count(*) FROM (SELECT FROM yardmaster.task_spec t
-                WHERE t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]) LIMIT 10001) n),
-       EXISTS (SELECT FROM yardmaster.task_depend e JOIN yardmaster.task_state s ON s.task_id = e.task_id
-                WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL),
+       EXISTS (SELECT FROM yardmaster.new_jobs($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot())),
+       (SELECT count(*) FROM (
+               SELECT FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot(), 0) LIMIT 10001) n),
+       EXISTS (SELECT FROM (
+               SELECT e.task_id FROM yardmaster.new_edges($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot()) e
+                WHERE e.refused IS NULL OFFSET 0) e
+               JOIN yardmaster.task_state s ON s.task_id = e.task_id),
        ARRAY(SELECT n.job_id FROM (
-                    SELECT DISTINCT e.job_id FROM yardmaster.task_depend e
-                     WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL) n
+               SELECT DISTINCT e.job_id FROM yardmaster.new_edges($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot()) e
+                WHERE e.refused IS NULL) n
               WHERE EXISTS (SELECT FROM yardmaster.task_depend u
                              WHERE u.job_id = n.job_id AND u.depends_on > u.task_id AND u.refused IS NULL))";
 
-/// At most this many requests are carried out in one turn.
-pub const MAX_REQUESTS: i64 = 5_000;
-
 /// Called with [`LOOK`], under the same snapshot. Wants `request_submit_xid`.
 pub const REQUESTS: &str = "
-SELECT r.request_id, r.kind::text, r.job_id, r.task_id, r.argument FROM yardmaster.request r
- WHERE (r.submit_xid >= $1::text::xid8 OR r.submit_xid = ANY ($2::text[]::xid8[])) AND r.handled_at IS NULL
- ORDER BY r.request_id";
+SELECT r.request_id, r.kind::text, r.job_id, r.task_id, r.argument
+  FROM yardmaster.new_requests($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot()) r
+ WHERE r.handled_at IS NULL ORDER BY r.request_id";
 
 /// The visible edges of jobs in which a cycle is possible. Wants `task_depend_job`.
 pub const EDGES: &str = "
