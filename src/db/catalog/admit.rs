@@ -11,7 +11,7 @@ pub const CHUNK: i64 = 10_000;
 pub const JOBS: &str = "
 INSERT INTO yardmaster.job_state (job_id)
 SELECT j.job_id FROM yardmaster.job_spec j
- WHERE (j.submit_xid >= $1::text::xid8 OR j.submit_xid = ANY ($2::text[]::xid8[]))
+ WHERE (j.submit_xid >= $1::text::xid8 AND j.submit_xid < pg_snapshot_xmax($3::text::pg_snapshot) OR j.submit_xid = ANY ($2::text[]::xid8[]))
    AND pg_visible_in_snapshot(j.submit_xid, $3::text::pg_snapshot)
     ON CONFLICT DO NOTHING";
 
@@ -19,7 +19,7 @@ SELECT j.job_id FROM yardmaster.job_spec j
 pub const TOTALS: &str = "
 UPDATE yardmaster.job_state j SET n_tasks = j.n_tasks + f.n
   FROM (SELECT t.job_id, count(*) AS n FROM yardmaster.task_spec t
-         WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]))
+         WHERE (t.submit_xid >= $1::text::xid8 AND t.submit_xid < pg_snapshot_xmax($3::text::pg_snapshot) OR t.submit_xid = ANY ($2::text[]::xid8[]))
            AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
            AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
          GROUP BY t.job_id) f
@@ -40,7 +40,7 @@ pub const LANES: &str = "
 INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes)
 SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_nodes(f.node, f.nodes_involved)
   FROM (SELECT t.node, t.owner, t.owner_oid, t.nodes_involved FROM yardmaster.task_spec t
-         WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])) AND t.task_id > $4
+         WHERE (t.submit_xid >= $1::text::xid8 AND t.submit_xid < pg_snapshot_xmax($3::text::pg_snapshot) OR t.submit_xid = ANY ($2::text[]::xid8[])) AND t.task_id > $4
            AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
            AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
          ORDER BY t.task_id LIMIT $5) f
@@ -57,7 +57,7 @@ pub const TASKS: &str = "
 WITH RECURSIVE fresh AS MATERIALIZED (
     SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before
       FROM yardmaster.task_spec t
-     WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[])) AND t.task_id > $4
+     WHERE (t.submit_xid >= $1::text::xid8 AND t.submit_xid < pg_snapshot_xmax($3::text::pg_snapshot) OR t.submit_xid = ANY ($2::text[]::xid8[])) AND t.task_id > $4
        AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
        AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
      ORDER BY t.task_id LIMIT $5
@@ -124,7 +124,7 @@ UNION ALL
 pub const LATE_EDGES: &str = "
 WITH RECURSIVE edge AS MATERIALIZED (
     SELECT e.task_id, e.depends_on, e.submit_xid FROM yardmaster.task_depend e
-     WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL
+     WHERE (e.submit_xid >= $1::text::xid8 AND e.submit_xid < pg_snapshot_xmax($3::text::pg_snapshot) OR e.submit_xid = ANY ($2::text[]::xid8[])) AND e.refused IS NULL
        AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)
 ), refused AS (
     UPDATE yardmaster.task_depend e SET refused = CASE WHEN e.task_id = ANY ($4::bigint[]) THEN 'the edge closes a cycle'
@@ -181,15 +181,15 @@ UPDATE yardmaster.job_state j
        finished_at = CASE WHEN r.status IN ('finished', 'cancelled', 'failed') THEN now() END
   FROM (SELECT s.job_id, yardmaster.job_status_of(s.cancel_requested, s.n_tasks, s.n_done, s.n_bad, s.started_at IS NOT NULL) AS status
           FROM (SELECT x.job_id FROM yardmaster.job_spec x
-                 WHERE (x.submit_xid >= $1::text::xid8 OR x.submit_xid = ANY ($2::text[]::xid8[]))
+                 WHERE (x.submit_xid >= $1::text::xid8 AND x.submit_xid < pg_snapshot_xmax($3::text::pg_snapshot) OR x.submit_xid = ANY ($2::text[]::xid8[]))
                    AND pg_visible_in_snapshot(x.submit_xid, $3::text::pg_snapshot)
                 UNION
                 SELECT t.job_id FROM yardmaster.task_spec t
-                 WHERE (t.submit_xid >= $1::text::xid8 OR t.submit_xid = ANY ($2::text[]::xid8[]))
+                 WHERE (t.submit_xid >= $1::text::xid8 AND t.submit_xid < pg_snapshot_xmax($3::text::pg_snapshot) OR t.submit_xid = ANY ($2::text[]::xid8[]))
                    AND pg_visible_in_snapshot(t.submit_xid, $3::text::pg_snapshot)
                 UNION
                 SELECT e.job_id FROM yardmaster.task_depend e
-                 WHERE (e.submit_xid >= $1::text::xid8 OR e.submit_xid = ANY ($2::text[]::xid8[]))
+                 WHERE (e.submit_xid >= $1::text::xid8 AND e.submit_xid < pg_snapshot_xmax($3::text::pg_snapshot) OR e.submit_xid = ANY ($2::text[]::xid8[]))
                    AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)) n
           JOIN yardmaster.job_state s ON s.job_id = n.job_id) r
  WHERE j.job_id = r.job_id AND j.status <> r.status
