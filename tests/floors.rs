@@ -87,12 +87,11 @@ fn is_module(name: &str) -> bool {
 
 /// The starts of string literals that look like statements, where they do not belong.
 fn statements<'a>(file: &str, code: &'a str) -> impl Iterator<Item = String> + 'a {
-    // `sql` names kinds of statements and reads other people's; `jobfile` is tested with them.
+    // `sql` names kinds of statements and reads other people's; `jobfile` and unit tests are fed with them.
     let code = match module_of(file) {
         "db" | "cluster" | "sql" => "",
         "jobfile" if file.ends_with("tests.rs") => "",
-        "jobfile" => code.split("#[cfg(test)]").next().unwrap_or(code),
-        _ => code,
+        _ => code.split("#[cfg(test)]").next().unwrap_or(code),
     };
     let literals =
         code.match_indices('"').map(|(at, _)| code[at + 1..].trim_start_matches([' ', '\n', '\\']));

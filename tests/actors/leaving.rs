@@ -7,6 +7,7 @@ use yardmaster::messages::{CancelAll, Reload, Resolved, Terminate};
 use yardmaster::model::yard::Mode;
 use yardmaster::model::{Outcome, TaskStatus};
 
+use crate::support::catalog::Fault;
 use crate::support::sessions::Run;
 use crate::support::{House, lanes, settings};
 
@@ -151,4 +152,42 @@ async fn what_is_in_doubt_when_the_service_leaves_is_left_for_the_next_start() {
     house.monitor.do_send(Terminate);
     assert!(house.until_stopped().await);
     assert_eq!(house.catalog.lock().unwrap().tasks[&task].status, TaskStatus::Running);
+}
+
+#[actix::test]
+async fn an_executor_that_crashes_while_the_service_leaves_does_not_keep_it() {
+    let (house, task, run) = busy().await;
+    house.monitor.do_send(Terminate);
+    house.monitor.do_send(Terminate);
+    house.until_cancelled(&run).await;
+    run.panic();
+    // Nobody can say what became of it.
+    house.until_stopped().await;
+    assert_eq!(house.catalog.lock().unwrap().tasks[&task].status, TaskStatus::Running);
+}
+
+#[actix::test]
+async fn an_attempt_that_is_being_adopted_when_the_service_leaves_does_not_keep_it() {
+    let (mut house, _, _run) = busy().await;
+    house.lose_office();
+    house.take_office(false);
+    // Heard before the adopted attempt has its slots and its Executor.
+    house.monitor.do_send(Terminate);
+    house.monitor.do_send(Terminate);
+    house.until_stopped().await;
+}
+
+#[actix::test]
+async fn terminate_while_home_is_away_leaves_the_running_their_grace() {
+    let (mut house, task, run) = busy().await;
+    house.fault(Fault::Doubt { happened: false });
+    house.submit(0, "SELECT 1", &[]);
+    house.nothing_starts_for(Duration::from_secs(2)).await;
+    house.monitor.do_send(Terminate);
+    house.nothing_starts_for(Duration::from_secs(5)).await;
+    assert!(house.stopped.borrow().is_empty(), "its grace is not over");
+    run.commit();
+    house.take_office(true);
+    assert!(house.until_stopped().await);
+    assert_eq!(house.catalog.lock().unwrap().tasks[&task].status, TaskStatus::Done);
 }
