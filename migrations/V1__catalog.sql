@@ -89,6 +89,13 @@ CREATE TABLE yardmaster.request (
 CREATE INDEX request_submit_xid ON yardmaster.request (submit_xid);
 CREATE INDEX request_job ON yardmaster.request (job_id);
 
+-- One transaction may bring a million rows. Were the planner to know, it would take `submit_xid = ANY (…)` for most of
+-- the table and walk another index to find them.
+ALTER TABLE yardmaster.job_spec ALTER COLUMN submit_xid SET (n_distinct = -1);
+ALTER TABLE yardmaster.task_spec ALTER COLUMN submit_xid SET (n_distinct = -1);
+ALTER TABLE yardmaster.task_depend ALTER COLUMN submit_xid SET (n_distinct = -1);
+ALTER TABLE yardmaster.request ALTER COLUMN submit_xid SET (n_distinct = -1);
+
 -- A lane is everything about a task that matters to dispatch: where it runs, as whom, and whose slots it takes.
 -- All ready tasks of one lane are interchangeable but for their order, so slots and sessions are found per lane
 -- and a crowd waiting in one lane is never walked through for the sake of another.

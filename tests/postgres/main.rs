@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod costs;
 mod migrations;
 mod rights;
 mod twins;
