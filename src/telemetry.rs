@@ -71,9 +71,13 @@ fn may_colour(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> b
     is_terminal && !unwanted && !unable
 }
 
+/// What libraries say at info is no news to an operator, and names paths of the machine that built us. A directive of
+/// the user's own that names the library wins.
+const QUIET: &str = "refinery_core=warn";
+
 fn filter(directive: &str) -> Result<EnvFilter, TelemetryError> {
     EnvFilter::builder()
-        .parse(directive)
+        .parse(format!("{QUIET},{directive}"))
         .map_err(|source| TelemetryError::Filter { directive: directive.to_owned(), source })
 }
 

@@ -314,7 +314,10 @@ impl Keeper {
 
     /// One term: from connecting to whatever ends it.
     async fn term(&mut self, outage: &mut Outage) -> Result<Term, DbError> {
-        migrate::migrate(&self.config).await?;
+        let migrated = migrate::migrate(&self.config).await?;
+        if migrated.from != migrated.to {
+            tracing::info!(from = migrated.from, to = migrated.to, "catalog migrated");
+        }
         let (lock, mut lock_ended) = connect::connect(&self.config, Purpose::Lock).await?;
         (self.superiors.reached)();
         self.wait_for_lock(&lock, outage).await?;
