@@ -54,6 +54,28 @@ fn a_crowd_before_a_full_node_leaves_the_owners_session_to_others() {
     assert!(matches!(world.stand(other), Stand::Live { .. }));
 }
 
+/// The same, when the crowd has sessions for as many as may run at all, and the slot of the other came back unheard: the
+/// poll's wake asks the crowd first, and then the others in the same round.
+#[test]
+fn a_crowd_with_sessions_for_all_holds_up_nobody_at_the_next_poll() {
+    let mut world = world(2, 1, vec![lane(1, "alice", &["a"]), lane(2, "bob", &["b"])]);
+    for (node, owner) in [("a", "alice"), ("a", "alice"), ("a", "alice"), ("b", "bob")] {
+        let key = SessionKey { node: node.into(), owner: owner.into() };
+        *world.idle.entry(key.clone()).or_default() += 1;
+        world.feed(Input::SessionReady(key));
+    }
+    (0..50).for_each(|_| {
+        world.submit(0, 9, &[]);
+    });
+    let other = world.submit(1, 0, &[]);
+    let unheard = world.table.adopt(&["b".to_owned()]);
+    world.calm();
+    assert_eq!(*world.stand(other), Stand::Ready);
+    world.table.give_back(unheard);
+    world.calm();
+    assert!(matches!(world.stand(other), Stand::Live { .. }), "{:?}", world.stand(other));
+}
+
 /// A node that does not answer is waited for by its own tasks only.
 #[test]
 fn sessions_that_do_not_open_hold_up_nobody() {
