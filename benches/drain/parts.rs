@@ -162,7 +162,8 @@ async fn graph(yard: &Yard, tasks: &str, n: i64) -> Result<(f64, f64)> {
 pub async fn submit(yard: &Yard, report: &mut Report) -> Result<()> {
     let task = "jsonb_build_object('command', 'SELECT ' || i)";
     let file = yard.folder.path().join("large.toml");
-    let text: String = (1..=LARGE).map(|i| format!("[[task]]\ncommand = \"SELECT {i}\"\n")).collect();
+    let text: String =
+        (1..=LARGE).map(|i| format!("[[task]]\nname = \"t{i}\"\ncommand = \"SELECT {i}\"\n")).collect();
     std::fs::write(&file, text)?;
 
     let started = Instant::now();
@@ -173,7 +174,8 @@ pub async fn submit(yard: &Yard, report: &mut Report) -> Result<()> {
         .output()
         .await?;
     let taken = started.elapsed();
-    ensure!(told.status.success(), "job submit: {}", String::from_utf8_lossy(&told.stderr));
+    let complaint = String::from_utf8_lossy(&told.stderr);
+    ensure!(told.status.success(), "job submit: {}", complaint.lines().next().unwrap_or_default());
     let jobs: serde_json::Value = serde_json::from_slice(&told.stdout)?;
     let job = jobs[0]["job_id"].as_str().context("no job_id in the answer")?.parse()?;
     submitted(yard, report, "job file", job, taken).await?;
