@@ -66,7 +66,14 @@ fn usage() -> String {
 
 fn main() -> Result<()> {
     let arguments = Arguments::parse(std::env::args().skip(1))?;
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(measure(&arguments))
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // What was started ends with the future that is dropped.
+        tokio::select! {
+            measured = measure(&arguments) => measured,
+            _ = tokio::signal::ctrl_c() => bail!("interrupted"),
+        }
+    })
 }
 
 async fn measure(arguments: &Arguments) -> Result<()> {
