@@ -325,6 +325,7 @@ impl Keeper {
         let (turn_client, _) = connect::connect(&self.config, Purpose::Turns).await?;
         let (control, mut control_ended) = connect::connect(&self.config, Purpose::Control).await?;
         let (renewals, _) = connect::connect(&self.config, Purpose::Control).await?;
+        let (janitor, mut janitor_ended) = connect::connect(&self.config, Purpose::Control).await?;
         let instance = self.settings.borrow().instance_name.clone();
         let resumed = match self.held {
             Some(office) if leadership::renew(&renewals, office).await? => Some(office),
@@ -362,7 +363,6 @@ impl Keeper {
             live,
             tickets: tickets(keys),
         });
-        let (janitor, mut janitor_ended) = connect::connect(&self.config, Purpose::Control).await?;
         outage.end();
         let sweeping = sweep(janitor, office, self.settings.clone());
         let place = connect::place(&self.config);
