@@ -89,7 +89,7 @@ CREATE TABLE yardmaster.request (
 CREATE INDEX request_submit_xid ON yardmaster.request (submit_xid);
 CREATE INDEX request_job ON yardmaster.request (job_id);
 
--- One transaction may bring a million rows. Were the planner to know, it would take `submit_xid = ANY (…)` for most of
+-- One transaction may bring a million rows. Were the planner to know, it would take `submit_xid = ANY (...)` for most of
 -- the table and walk another index to find them.
 ALTER TABLE yardmaster.job_spec ALTER COLUMN submit_xid SET (n_distinct = -1);
 ALTER TABLE yardmaster.task_spec ALTER COLUMN submit_xid SET (n_distinct = -1);

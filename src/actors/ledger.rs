@@ -323,7 +323,7 @@ impl Keeper {
         self.wait_for_lock(&lock, outage).await?;
 
         let (turn_client, _) = connect::connect(&self.config, Purpose::Turns).await?;
-        let (control, _) = connect::connect(&self.config, Purpose::Control).await?;
+        let (control, mut control_ended) = connect::connect(&self.config, Purpose::Control).await?;
         let (renewals, _) = connect::connect(&self.config, Purpose::Control).await?;
         let instance = self.settings.borrow().instance_name.clone();
         let resumed = match self.held {
@@ -362,14 +362,19 @@ impl Keeper {
             live,
             tickets: tickets(keys),
         });
-        let (janitor, _) = connect::connect(&self.config, Purpose::Control).await?;
+        let (janitor, mut janitor_ended) = connect::connect(&self.config, Purpose::Control).await?;
         outage.end();
         let sweeping = sweep(janitor, office, self.settings.clone());
+        let place = connect::place(&self.config);
         tokio::select! {
-            term = self.serve(&mut catalog, &mut lock_ended) => term,
+            term = self.serve(&mut catalog) => term,
             // Beside the turns: a slow one must not make a living leader look dead.
             term = keep_renewing(&renewals, office) => term,
             never = sweeping => match never {},
+            // Who resolves attempts, or removes what is old, would try for ever on a connection that is gone.
+            error = lost(&mut control_ended, &place, "the control connection ended") => Err(error),
+            error = lost(&mut janitor_ended, &place, "the connection of retention ended") => Err(error),
+            error = lost(&mut lock_ended, &place, "the connection that holds the leadership lock ended") => Err(error),
         }
     }
 
@@ -390,60 +395,44 @@ impl Keeper {
     }
 
     /// Takes turns until something ends the term.
-    async fn serve(
-        &mut self,
-        catalog: &mut Catalog,
-        lock_ended: &mut mpsc::Receiver<()>,
-    ) -> Result<Term, DbError> {
+    async fn serve(&mut self, catalog: &mut Catalog) -> Result<Term, DbError> {
         let mut refused: Option<String> = None;
-        loop {
-            tokio::select! {
-                biased;
-                // The channel yields hints and ends with the connection.
-                ended = lock_ended.recv() => if ended.is_none() {
-                    return Err(DbError::Unreachable {
-                        place: connect::place(&self.config),
-                        reason: "the connection that holds the leadership lock ended".to_owned(),
-                    });
-                },
-                turn = self.turns.recv() => {
-                    let Some((term, turn, answer)) = turn else { return Ok(Term::Released) };
-                    if term != self.term {
-                        let _ = answer.send(Err(TurnError::NoOffice));
-                        continue;
+        while let Some((term, turn, answer)) = self.turns.recv().await {
+            if term != self.term {
+                let _ = answer.send(Err(TurnError::NoOffice));
+                continue;
+            }
+            match tokio::time::timeout(TURN_LIMIT, catalog.take(&turn)).await {
+                Ok(Ok(reply)) => drop(answer.send(Ok(reply))),
+                Ok(Err(DbError::Deposed(epoch))) => {
+                    let _ = answer.send(Err(TurnError::Doubt(format!("epoch {epoch} is over"))));
+                    return Ok(Term::Fenced);
+                }
+                Ok(Err(e)) if e.sqlstate().is_some() && !catalog.is_closed() => {
+                    let _ = answer.send(Err(TurnError::Refused(e.to_string())));
+                    if e.is_transient() {
+                        return Err(e);
                     }
-                    match tokio::time::timeout(TURN_LIMIT, catalog.take(&turn)).await {
-                        Ok(Ok(reply)) => drop(answer.send(Ok(reply))),
-                        Ok(Err(DbError::Deposed(epoch))) => {
-                            let _ = answer.send(Err(TurnError::Doubt(format!("epoch {epoch} is over"))));
-                            return Ok(Term::Fenced);
-                        }
-                        Ok(Err(e)) if e.sqlstate().is_some() && !catalog.is_closed() => {
-                            let _ = answer.send(Err(TurnError::Refused(e.to_string())));
-                            if e.is_transient() {
-                                return Err(e);
-                            }
-                            // What refuses one turn refuses the next: tell it once, and try again with a pause in between.
-                            let words = e.to_string();
-                            if refused.as_ref() != Some(&words) {
-                                tracing::error!("a turn was refused, trying again: {words}");
-                                refused = Some(words);
-                            }
-                            tokio::time::sleep(Duration::from_millis(500)).await;
-                        }
-                        Ok(Err(e)) => {
-                            let _ = answer.send(Err(TurnError::Doubt(e.to_string())));
-                            return Err(e);
-                        }
-                        Err(_) => {
-                            let error = DbError::Timeout { context: "take a turn", seconds: TURN_LIMIT.as_secs() };
-                            let _ = answer.send(Err(TurnError::Doubt(error.to_string())));
-                            return Err(error);
-                        }
+                    // What refuses one turn refuses the next: tell it once, and try again with a pause in between.
+                    let words = e.to_string();
+                    if refused.as_ref() != Some(&words) {
+                        tracing::error!("a turn was refused, trying again: {words}");
+                        refused = Some(words);
                     }
+                    tokio::time::sleep(Duration::from_millis(500)).await;
+                }
+                Ok(Err(e)) => {
+                    let _ = answer.send(Err(TurnError::Doubt(e.to_string())));
+                    return Err(e);
+                }
+                Err(_) => {
+                    let error = DbError::Timeout { context: "take a turn", seconds: TURN_LIMIT.as_secs() };
+                    let _ = answer.send(Err(TurnError::Doubt(error.to_string())));
+                    return Err(error);
                 }
             }
         }
+        Ok(Term::Released)
     }
 }
 
@@ -490,6 +479,12 @@ async fn keep_renewing(client: &Client, office: Office) -> Result<Term, DbError>
             Err(_) => return Err(DbError::Timeout { context: "renew the office", seconds: 6 }),
         }
     }
+}
+
+/// Waits until a connection has ended: its channel of hints ends with it.
+async fn lost(hints: &mut mpsc::Receiver<()>, place: &str, what: &str) -> DbError {
+    while hints.recv().await.is_some() {}
+    DbError::Unreachable { place: place.to_owned(), reason: what.to_owned() }
 }
 
 fn tickets(keys: TicketKeys) -> TicketMaker {

@@ -22,7 +22,7 @@ async fn files_are_submitted_all_or_none() {
     let (good, bad, broken) =
         (good.path().to_str().unwrap(), bad.path().to_str().unwrap(), broken.path().to_str().unwrap());
     let told = yard.run(&["job", "submit", good, bad]).exits(2);
-    assert!(told.err.contains("nothing was stored: task a depends on \"z\""), "{told:?}");
+    assert!(told.err.contains("unknown task \"z\" in `depends_on` of task \"a\""), "{told:?}");
     let told = yard.run(&["job", "submit", good, broken, "/nonexistent.toml"]).exits(2);
     assert_eq!(told.err.matches("error: ").count(), 2, "{told:?}");
     assert_eq!(yard.run(&["job", "list", "-o", "json"]).json(), serde_json::json!([]));

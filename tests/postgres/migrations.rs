@@ -65,3 +65,18 @@ async fn the_command_says_what_it_did() {
         assert!(String::from_utf8_lossy(&told.stdout).contains(says));
     }
 }
+
+/// A home of any encoding takes them: PostgreSQL converts comments too, and refuses what it cannot.
+#[test]
+fn migrations_are_plain_ascii() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("migrations");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let wrong = text.lines().position(|line| !line.is_ascii());
+        assert_eq!(wrong.map(|line| line + 1), None, "{}: this line is not ASCII", path.display());
+        count += 1;
+    }
+    assert!(count >= 6, "only {count} migrations");
+}
