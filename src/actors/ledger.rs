@@ -446,6 +446,9 @@ async fn sweep(
     let mut told = false;
     loop {
         tokio::time::sleep(retention::EVERY).await;
+        if let Err(e) = retention::analyze_grown(&client).await {
+            tracing::debug!("{e}");
+        }
         loop {
             let rules = settings.borrow().retention.clone();
             let keep = Keep { finished: rules.finished, failed: rules.failed, records: rules.records };

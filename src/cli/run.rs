@@ -50,7 +50,7 @@ pub fn run(context: &Context, args: RunArgs) -> Result<Exit, CliError> {
         "warn,yardmaster::actors::node_limiter=error".clone_into(&mut settings.log.level);
     }
     telemetry::start(&settings.log).map_err(|e| CliError::Usage(e.to_string()))?;
-    actix::System::new().block_on(async {
+    actix_rt::System::new().block_on(async {
         let mut interrupts = signal(SignalKind::interrupt())?;
         let mut terminations = signal(SignalKind::terminate())?;
         let mut home = tokio::select! {

@@ -30,7 +30,7 @@ pub struct ServeArgs {}
 pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
     let mut settings = context.settings()?;
     let logs = Rc::new(telemetry::start(&settings.log).map_err(|e| CliError::Usage(e.to_string()))?);
-    actix::System::new().block_on(async {
+    actix_rt::System::new().block_on(async {
         let mut home = Home::prepare(&mut settings).await?;
         let private = home.is_private();
         let applied = move |settings: &Settings| {

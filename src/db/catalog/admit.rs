@@ -3,6 +3,9 @@
 //! All statements take the window of a look: `$1` xmax and `$2` xip of the look before, `$3` the snapshot of this
 //! one. They are repeatable: a task that has a state row is not admitted again. Large submissions are admitted in
 //! chunks of [`CHUNK`] tasks a turn; the job's total is raised with the first, so it cannot finish in between.
+//!
+//! Their shape leaves the planner no choice: what must be a look-up by key for each row is written as a scalar subquery or as
+//! LATERAL with OFFSET 0, since a plan made while a table was empty is kept when it has millions of rows.
 
 /// Tasks admitted in one turn: about a quarter of a second of work.
 pub const CHUNK: i64 = 10_000;
@@ -18,7 +21,7 @@ pub const TOTALS: &str = "
 UPDATE yardmaster.job_state j SET n_tasks = j.n_tasks + f.n
   FROM (SELECT t.job_id, count(*) AS n
           FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, 0) t
-         WHERE NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+         WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
          GROUP BY t.job_id) f
  WHERE j.job_id = f.job_id";
 
@@ -29,7 +32,7 @@ UPDATE yardmaster.job_state j SET n_tasks = f.n
                            WHERE t.job_id = u.job_id AND pg_visible_in_snapshot(t.submit_xid, $1::text::pg_snapshot)) AS n
           FROM (SELECT DISTINCT t.job_id FROM yardmaster.task_spec t
                  WHERE pg_visible_in_snapshot(t.submit_xid, $1::text::pg_snapshot)
-                   AND NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)) u) f
+                   AND (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL) u) f
  WHERE j.job_id = f.job_id";
 
 /// Makes the lanes that the next chunk needs. `$4` is the last admitted task of this look, `$5` the chunk.
@@ -38,7 +41,7 @@ INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes)
 SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_nodes(f.node, f.nodes_involved)
   FROM (SELECT t.node, t.owner, t.owner_oid, t.nodes_involved FROM (
                SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
-         WHERE NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+         WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
          ORDER BY t.task_id LIMIT $5) f
  WHERE NOT EXISTS (SELECT FROM yardmaster.lane l
                     WHERE l.node = coalesce(f.node, '') AND l.owner_oid = f.owner_oid AND l.owner = f.owner
@@ -53,7 +56,7 @@ pub const TASKS: &str = "
 WITH RECURSIVE fresh AS MATERIALIZED (
     SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before
       FROM (SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
-     WHERE NOT EXISTS (SELECT FROM yardmaster.task_state s WHERE s.task_id = t.task_id)
+     WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
      ORDER BY t.task_id LIMIT $5
 ), judged AS MATERIALIZED (
     SELECT f.*, l.lane, j.paused, j.cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed,
@@ -75,8 +78,10 @@ WITH RECURSIVE fresh AS MATERIALIZED (
 ), doomed (task_id) AS (
     SELECT j.task_id FROM judged j WHERE j.doomed OR j.refusal IS NOT NULL OR j.too_late
     UNION
-    SELECT e.task_id FROM doomed d JOIN yardmaster.task_depend e ON e.depends_on = d.task_id
-     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)
+    SELECT e.task_id FROM doomed d CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = d.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot) OFFSET 0) e
 ), decided AS (
     SELECT j.*, CASE WHEN j.cancel_requested THEN 'cancelled'
                      WHEN j.refusal IS NOT NULL AND NOT j.too_late THEN 'error'
@@ -139,8 +144,10 @@ WITH RECURSIVE edge AS MATERIALIZED (
 ), doomed (task_id) AS (
     SELECT r.task_id FROM recount r WHERE r.doomed OR r.poisoned
     UNION
-    SELECT e.task_id FROM doomed d JOIN yardmaster.task_depend e ON e.depends_on = d.task_id
-     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)
+    SELECT e.task_id FROM doomed d CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = d.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot) OFFSET 0) e
 ), changed AS (
     UPDATE yardmaster.task_state s
        SET waiting_for = coalesce(n.waiting_for, s.waiting_for),

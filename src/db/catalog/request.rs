@@ -36,11 +36,16 @@ WITH RECURSIVE changed AS (
      WHERE s.task_id = ANY ($1) AND s.status IN ('blocked', 'runnable', 'running')
     RETURNING s.task_id, s.job_id, s.status
 ), down (task_id) AS (
-    SELECT e.task_id FROM changed c JOIN yardmaster.task_depend e ON e.depends_on = c.task_id
-     WHERE c.status = 'cancelled' AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $2::text::pg_snapshot)
+    SELECT e.task_id FROM changed c CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = c.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $2::text::pg_snapshot) OFFSET 0) e
+     WHERE c.status = 'cancelled'
     UNION
-    SELECT e.task_id FROM down d JOIN yardmaster.task_depend e ON e.depends_on = d.task_id
-     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $2::text::pg_snapshot)
+    SELECT e.task_id FROM down d CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = d.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $2::text::pg_snapshot) OFFSET 0) e
 ), unscheduled AS (
     UPDATE yardmaster.task_state s SET status = 'unscheduled', ready = false, finished_at = now(), not_before = NULL
       FROM down d WHERE s.task_id = d.task_id AND s.status IN ('blocked', 'runnable') AND s.task_id <> ALL ($1)
@@ -67,17 +72,22 @@ WITH RECURSIVE named AS (
     SELECT s.task_id FROM named n JOIN yardmaster.task_state s ON s.task_id = n.task_id
      WHERE s.status IN ('error', 'cancelled', 'unscheduled')
     UNION
-    SELECT e.task_id FROM wanted w JOIN yardmaster.task_depend e ON e.depends_on = w.task_id
+    SELECT e.task_id FROM wanted w CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = w.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot) OFFSET 0) e
       JOIN yardmaster.task_state s ON s.task_id = e.task_id
-     WHERE s.status = 'unscheduled' AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot)
+     WHERE s.status = 'unscheduled'
 ), hopeless (task_id) AS (
     SELECT w.task_id FROM wanted w JOIN yardmaster.task_depend e ON e.task_id = w.task_id
       JOIN yardmaster.task_state p ON p.task_id = e.depends_on
      WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot)
        AND p.status IN ('error', 'cancelled', 'unscheduled') AND NOT EXISTS (SELECT FROM wanted o WHERE o.task_id = p.task_id)
     UNION
-    SELECT e.task_id FROM hopeless h JOIN yardmaster.task_depend e ON e.depends_on = h.task_id
-     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot)
+    SELECT e.task_id FROM hopeless h CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = h.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot) OFFSET 0) e
 ), again AS MATERIALIZED (
     SELECT s.task_id, j.paused, n.command,
            (SELECT count(*) FROM yardmaster.task_depend e LEFT JOIN yardmaster.task_state p ON p.task_id = e.depends_on

@@ -57,10 +57,27 @@ DELETE FROM yardmaster.record r
                                                WHERE s.task_id = o.task_id AND s.status IN ('running', 'cancelling'))
                             LIMIT $2))";
 
+/// Tables that are more than twice as large as when they were last analyzed. Plans are made from statistics and kept, and
+/// autovacuum comes by once a minute only: too late for who submits 100,000 tasks into an empty catalog.
+const GROWN: &str = "
+SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'yardmaster' AND c.relkind = 'r' AND c.relname = ANY ($1)
+   AND pg_relation_size(c.oid) / current_setting('block_size')::bigint > 2 * c.relpages + 10";
+
+/// The tables whose growth matters, with the statement that looks at each.
+const ANALYZE: [(&str, &str); 5] = [
+    ("job_spec", "ANALYZE yardmaster.job_spec"),
+    ("task_spec", "ANALYZE yardmaster.task_spec"),
+    ("task_depend", "ANALYZE yardmaster.task_depend"),
+    ("job_state", "ANALYZE yardmaster.job_state"),
+    ("task_state", "ANALYZE yardmaster.task_state"),
+];
+
 const FENCE: &str = "SELECT yardmaster.fence($1, $2)";
 
 /// The statements of this family, for the test that prepares them all.
-pub const STATEMENTS: &[(&str, &str)] = &[("JOBS", JOBS), ("EMPTY_JOBS", EMPTY_JOBS), ("RECORDS", RECORDS)];
+pub const STATEMENTS: &[(&str, &str)] =
+    &[("JOBS", JOBS), ("EMPTY_JOBS", EMPTY_JOBS), ("RECORDS", RECORDS), ("GROWN", GROWN)];
 
 /// How long things are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,4 +116,20 @@ pub async fn sweep(client: &mut Client, office: Office, keep: Keep) -> Result<bo
         tracing::debug!(tasks, jobs = empty.len(), records, "removed what is past its retention");
     }
     Ok(tasks == BATCH || empty.len() >= 100 || records == BATCH.unsigned_abs())
+}
+
+/// Brings the statistics of tables up to date that have grown much since they were last looked at.
+///
+/// # Errors
+/// When a statement fails; plans stay as they are then.
+pub async fn analyze_grown(client: &Client) -> Result<(), DbError> {
+    let names: Vec<&str> = ANALYZE.iter().map(|(name, _)| *name).collect();
+    let rows = client.query(GROWN, &[&names]).await.map_err(DbError::postgres("look for grown tables"))?;
+    for row in rows {
+        let grown: String = row.get(0);
+        for (_, statement) in ANALYZE.iter().filter(|(name, _)| *name == grown) {
+            client.batch_execute(statement).await.map_err(DbError::postgres("analyze a grown table"))?;
+        }
+    }
+    Ok(())
 }

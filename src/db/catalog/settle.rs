@@ -56,12 +56,16 @@ WITH RECURSIVE given AS (
       FROM changed c
     ON CONFLICT DO NOTHING
 ), down (task_id) AS (
-    SELECT e.task_id FROM changed c JOIN yardmaster.task_depend e ON e.depends_on = c.task_id
-     WHERE c.status IN ('error', 'cancelled') AND e.refused IS NULL
-       AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot)
+    SELECT e.task_id FROM changed c CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = c.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot) OFFSET 0) e
+     WHERE c.status IN ('error', 'cancelled')
     UNION
-    SELECT e.task_id FROM down d JOIN yardmaster.task_depend e ON e.depends_on = d.task_id
-     WHERE e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot)
+    SELECT e.task_id FROM down d CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = d.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot) OFFSET 0) e
 ), unscheduled AS (
     UPDATE yardmaster.task_state s SET status = 'unscheduled', ready = false, finished_at = now(), not_before = NULL
       FROM down d WHERE s.task_id = d.task_id AND s.status IN ('blocked', 'runnable')
@@ -71,8 +75,11 @@ WITH RECURSIVE given AS (
        SET waiting_for = s.waiting_for - e.n,
            status = CASE WHEN s.waiting_for = e.n THEN 'runnable' ELSE 'blocked' END::yardmaster.task_status,
            ready = s.waiting_for = e.n AND NOT j.paused AND coalesce(s.not_before <= now(), true)
-      FROM (SELECT e.task_id, count(*)::integer AS n FROM changed c JOIN yardmaster.task_depend e ON e.depends_on = c.task_id
-             WHERE c.status = 'done' AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot)
+      FROM (SELECT e.task_id, count(*)::integer AS n FROM changed c CROSS JOIN LATERAL (
+           SELECT e.task_id FROM yardmaster.task_depend e
+            WHERE e.depends_on = c.task_id AND e.refused IS NULL
+              AND pg_visible_in_snapshot(e.submit_xid, $11::text::pg_snapshot) OFFSET 0) e
+             WHERE c.status = 'done'
              GROUP BY e.task_id) e, yardmaster.job_state j
      WHERE s.task_id = e.task_id AND s.status = 'blocked' AND j.job_id = s.job_id
        AND NOT EXISTS (SELECT FROM down d WHERE d.task_id = s.task_id)
