@@ -14,8 +14,10 @@ use super::error::DbError;
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Settings of every service connection, as start-up options: `ALTER ROLE … SET` cannot override them.
+/// `yardmaster.notify = off`: the service need not wake itself. (A statement that may insert requests fires the trigger
+/// even when it inserts none, and a turn that wakes the next one never rests.)
 /// `default_transaction_read_only` is left alone on purpose: an operator's wish to pause writes must reach us.
-const OPTIONS: &str = "-c search_path= -c client_min_messages=warning -c default_transaction_isolation=read\\ committed \
+const OPTIONS: &str = "-c search_path= -c yardmaster.notify=off -c client_min_messages=warning -c default_transaction_isolation=read\\ committed \
     -c lock_timeout=2000 -c idle_session_timeout=0 -c idle_in_transaction_session_timeout=10000 -c jit=off \
     -c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan -c synchronous_commit=on \
     -c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3 -c tcp_user_timeout=9000 \

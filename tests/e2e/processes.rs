@@ -92,3 +92,27 @@ async fn a_leader_that_leaves_hands_over_at_once() {
     let (job, _) = db.submit_one("SELECT 1").await;
     db.await_job(job, "finished").await;
 }
+
+/// SPEC 7: a poll a second, and nothing that wakes itself. (A turn that notified its own listener never rested.)
+#[tokio::test]
+async fn an_idle_service_rests_between_polls() {
+    let db = Db::new().await;
+    let _service = Service::start(&db).await;
+    let (job, _) = db.submit_one("SELECT 1").await;
+    db.await_job(job, "finished").await;
+    let mut starts = std::collections::HashSet::new();
+    let mut looks = 0;
+    db.observe(
+        Duration::from_secs(3),
+        async || {
+            let query = "SELECT query_start FROM pg_stat_activity
+                          WHERE datname = current_database() AND application_name = 'yardmaster turns'";
+            starts.insert(db.value(query).await);
+            looks += 1;
+            true
+        },
+        "always",
+    )
+    .await;
+    assert!(looks >= 20 && starts.len() <= 8, "{} turns were seen in {looks} looks over 3 s", starts.len());
+}
