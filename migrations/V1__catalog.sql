@@ -28,7 +28,7 @@ CREATE TABLE yardmaster.job_spec (
     key          text CHECK (length(key) BETWEEN 1 AND 200),
     content_hash bytea,
     retry        jsonb,
-    timeout      interval CHECK (timeout > interval '0'),
+    timeout      interval CHECK (timeout > interval '0' AND timeout <= interval '1000 days'),
     submitted_at timestamptz NOT NULL DEFAULT now(),
     submit_xid   xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
@@ -49,7 +49,7 @@ CREATE TABLE yardmaster.task_spec (
     priority       integer NOT NULL DEFAULT 0 CHECK (priority BETWEEN -1000000 AND 1000000),
     not_before     timestamptz,
     retry          jsonb,
-    timeout        interval CHECK (timeout > interval '0'),
+    timeout        interval CHECK (timeout > interval '0' AND timeout <= interval '1000 days'),
     transactional  boolean,
     submit_xid     xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
@@ -104,9 +104,10 @@ CREATE TABLE yardmaster.lane (
     node      text NOT NULL,          -- '' is home
     owner     name NOT NULL,
     owner_oid oid NOT NULL,
-    nodes     text[] NOT NULL,        -- distinct and sorted: the nodes whose slots a task takes
-    UNIQUE (node, owner_oid, owner, nodes)
+    nodes     text[] NOT NULL         -- distinct and sorted: the nodes whose slots a task takes
 );
+-- The leader alone makes lanes, and looks before it does; nodes may be too long for an index.
+CREATE INDEX lane_owner ON yardmaster.lane (node, owner_oid, owner);
 
 CREATE TABLE yardmaster.job_state (
     job_id           bigint PRIMARY KEY,
@@ -178,7 +179,7 @@ CREATE TABLE yardmaster.leader (
     epoch       bigint NOT NULL,
     token       uuid NOT NULL,
     instance    text NOT NULL,
-    backends    integer[] NOT NULL DEFAULT '{}',
+    term        integer NOT NULL DEFAULT 0,   -- grows each time the office is resumed on new connections
     since       timestamptz NOT NULL DEFAULT now()
 );
 INSERT INTO yardmaster.leader (epoch, token, instance) VALUES (0, gen_random_uuid(), '');

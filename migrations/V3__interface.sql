@@ -46,8 +46,18 @@ BEGIN
     RETURN found_oid;
 END $$;
 
+-- An id comes from its sequence: nobody can occupy one that is still to come. (The owner may: a dump is restored so.)
+CREATE FUNCTION yardmaster.check_id(sequence text, id bigint) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF (id OPERATOR(pg_catalog.>) 0 AND id OPERATOR(pg_catalog.<=) pg_catalog.pg_sequence_last_value(sequence::pg_catalog.regclass)) IS NOT TRUE
+       AND NOT pg_catalog.pg_has_role('yardmaster_owner', 'MEMBER') THEN
+        RAISE EXCEPTION 'id % was not assigned', id USING ERRCODE = 'generated_always', HINT = 'Leave the id out.';
+    END IF;
+END $$;
+
 CREATE FUNCTION yardmaster.job_spec_force() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM yardmaster.check_id('yardmaster.job_spec_job_id_seq', NEW.job_id);
     NEW.owner := coalesce(NEW.owner, current_user);
     NEW.owner_oid := yardmaster.role_oid(NEW.owner);
     NEW.submitted_by := current_user;
@@ -60,6 +70,11 @@ END $$;
 
 CREATE FUNCTION yardmaster.task_spec_force() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    PERFORM yardmaster.check_id('yardmaster.task_spec_task_id_seq', NEW.task_id);
+    IF pg_catalog.cardinality(NEW.nodes_involved) OPERATOR(pg_catalog.>) 1000 THEN
+        RAISE EXCEPTION 'nodes_involved names % nodes: a task burdens at most 1000', pg_catalog.cardinality(NEW.nodes_involved)
+            USING ERRCODE = 'check_violation';
+    END IF;
     NEW.owner := coalesce(NEW.owner, current_user);
     NEW.owner_oid := yardmaster.role_oid(NEW.owner);
     NEW.submitted_by := current_user;
@@ -82,13 +97,36 @@ BEGIN
     RETURN NEW;
 END $$;
 
-CREATE FUNCTION yardmaster.request_force() RETURNS trigger LANGUAGE plpgsql AS $$
+-- A request is checked where it is made, by whatever way: what it names exists and is the caller's to steer, and a changed
+-- command needs the right to become the task's owner, admin or not.
+CREATE FUNCTION yardmaster.request_force() RETURNS trigger LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    task_owner name;
 BEGIN
+    PERFORM yardmaster.check_id('yardmaster.request_request_id_seq', NEW.request_id);
     NEW.requested_by := current_user;
-    NEW.requested_at := pg_catalog.now();
-    NEW.submit_xid := pg_catalog.pg_current_xact_id();
+    NEW.requested_at := now();
+    NEW.submit_xid := pg_current_xact_id();
     NEW.handled_at := NULL;
     NEW.outcome := NULL;
+    IF NEW.kind IN ('task_cancel', 'task_retry') THEN
+        SELECT t.owner INTO task_owner FROM yardmaster.task t WHERE t.task_id = NEW.task_id AND t.job_id = NEW.job_id;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'task % does not exist', coalesce(NEW.task_id::text, 'NULL') USING ERRCODE = 'undefined_object';
+        END IF;
+    ELSE
+        NEW.task_id := NULL;
+    END IF;
+    IF NEW.kind <> 'task_retry' THEN
+        NEW.argument := NULL;
+    ELSIF NEW.argument IS NOT NULL THEN
+        IF NEW.argument !~ '[^\s]' THEN
+            RAISE EXCEPTION 'the command of a task must not be empty' USING ERRCODE = 'check_violation';
+        ELSIF NOT yardmaster.may_become(task_owner) THEN
+            RAISE EXCEPTION 'changing the command of task % needs the right to become role "%"', NEW.task_id, task_owner
+                USING ERRCODE = 'insufficient_privilege';
+        END IF;
+    END IF;
     RETURN NEW;
 END $$;
 
@@ -166,6 +204,9 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, yardmaster, pg_t
 DECLARE
     wrong record;
 BEGIN
+    IF TG_RELID <> 'yardmaster.task_depend'::regclass THEN
+        RAISE EXCEPTION 'this trigger belongs to yardmaster.task_depend' USING ERRCODE = 'insufficient_privilege';
+    END IF;
     SELECT a.* INTO wrong FROM added a WHERE a.task_id = a.depends_on LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'task % cannot depend on itself', wrong.task_id USING ERRCODE = 'check_violation';

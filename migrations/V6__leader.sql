@@ -2,16 +2,14 @@
 
 -- First in each of them: the epoch row is the authority, and the share lock keeps a successor from taking office
 -- between this look and the commit. The commit travels with the transaction, so the lock is short.
-CREATE FUNCTION yardmaster.fence(p_epoch bigint, p_token uuid) RETURNS void
+CREATE FUNCTION yardmaster.fence(p_epoch bigint, p_token uuid, p_term integer) RETURNS void
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    PERFORM FROM yardmaster.leader l WHERE l.epoch = p_epoch AND l.token = p_token FOR SHARE;
+    PERFORM FROM yardmaster.leader l WHERE l.epoch = p_epoch AND l.token = p_token AND l.term = p_term FOR SHARE;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'epoch % is over', p_epoch USING ERRCODE = 'YM003';
     END IF;
 END $$;
-
-REVOKE EXECUTE ON FUNCTION yardmaster.fence(bigint, uuid) FROM PUBLIC;
 
 -- The nodes whose slots a task takes: distinct, in byte order.
 CREATE FUNCTION yardmaster.slot_nodes(node text, nodes_involved text[]) RETURNS text[]

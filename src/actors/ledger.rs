@@ -143,7 +143,7 @@ impl Handler<Resolve> for Ledger {
                     return Resolved::Unknown;
                 };
                 let Some(Desk { control, office }) = at else { continue };
-                if epoch.is_some_and(|e| e != office) {
+                if epoch.is_some_and(|e| !e.continues(&office)) {
                     return Resolved::Unknown;
                 }
                 match recover::resolve(&control, office, &resolve.task, resolve.patience).await {
@@ -328,15 +328,13 @@ impl Keeper {
         let (janitor, mut janitor_ended) = connect::connect(&self.config, Purpose::Control).await?;
         let instance = self.settings.borrow().instance_name.clone();
         let resumed = match self.held {
-            Some(office) if leadership::renew(&renewals, office).await? => Some(office),
-            Some(_) => {
-                // Somebody held office meanwhile: what runs here is over before the new term begins.
-                self.held = None;
-                self.superiors.lost.do_send(LostOffice);
-                None
-            }
+            Some(office) => leadership::resume(&renewals, office).await?,
             None => None,
         };
+        if resumed.is_none() && self.held.take().is_some() {
+            // Somebody held office meanwhile: what runs here is over before the new term begins.
+            self.superiors.lost.do_send(LostOffice);
+        }
         let office = match resumed {
             Some(office) => office,
             None => leadership::take_office(&renewals, &instance).await?,

@@ -13,6 +13,9 @@ use crate::model::{Full, Limits, SlotGrant, SlotTable};
 /// Work that waits asks again at every poll of the catalog (1 s). When nobody was refused for so long, nobody waits.
 const CALM_AFTER: Duration = Duration::from_secs(3);
 
+/// More than the attempts that can be alive (1000), each of which may ask at a takeover.
+const MAILBOX: usize = 4096;
+
 /// Since when work has been waiting for slots, and until when at least.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
@@ -75,6 +78,8 @@ impl Actor for NodeLimiter {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        // Every question keeps its place: slots adopted from a predecessor are counted before new ones are granted.
+        ctx.set_mailbox_capacity(MAILBOX);
         ctx.run_interval(CALM_AFTER / 3, |limiter, _| limiter.calm());
     }
 }

@@ -12,9 +12,9 @@ use super::error::submission;
 use super::progress::Screen;
 use super::wait::{self, Goal};
 use super::{CliError, Context, Exit, job, serve, summary};
-use crate::app::{Home, Service};
-use crate::db::client;
+use crate::app::{AppError, Home, Service};
 use crate::db::inspect::steer::{self, JobRequest};
+use crate::db::{DbError, client};
 use crate::messages::Terminate;
 use crate::model::JobId;
 use crate::telemetry;
@@ -27,6 +27,9 @@ Examples:
   yardmaster run nightly.toml
   yardmaster run a.toml b.toml --database postgres://alice@db/yard
   yardmaster run nightly.toml --set limits.max_task_executors=8";
+
+/// How long the service may take to reach and migrate the catalog before `run` gives up.
+const REACH_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -57,12 +60,19 @@ pub fn run(context: &Context, args: RunArgs) -> Result<Exit, CliError> {
             home = Home::prepare(&mut settings) => home?,
             _ = interrupts.recv() => return Ok(Exit::Interrupted),
         };
+        if !home.is_private() {
+            // Tried as a person's connection first: that one says within 5 s, and precisely, what is wrong.
+            client::connect(&home.submit_url).await?;
+        }
         let submit_url = home.submit_url.clone();
         let mut service = Service::start(home.config()?, home.service_url.clone(), &settings, Rc::new(|_| ()));
         let (terminate, reached) = (service.terminate(), service.reached());
         let outcome = tokio::select! {
             outcome = async {
-                reached.await;
+                tokio::time::timeout(REACH_LIMIT, reached).await.map_err(|_| AppError::Db(DbError::Busy(format!(
+                    "the catalog was not ready within {} s: see the warnings above; does the role have the rights of a service?",
+                    REACH_LIMIT.as_secs()
+                ))))?;
                 watch(context, &submit_url, &jobs, &mut interrupts).await
             } => Some(outcome),
             () = home.keep() => unreachable!("keeping home never ends"),

@@ -35,6 +35,9 @@ pub enum DbError {
     /// Another leader has taken office.
     #[error("epoch {0} is over: another leader has taken office")]
     Deposed(i64),
+    /// Somebody is in the way, or the work was cut short; it will pass.
+    #[error("{0}")]
+    Busy(String),
     /// The server or catalog is not one we can work with.
     #[error("{0}")]
     Unsuitable(String),
@@ -60,6 +63,7 @@ impl DbError {
             DbError::Url(_)
             | DbError::Unreachable { .. }
             | DbError::Timeout { .. }
+            | DbError::Busy(_)
             | DbError::Unsuitable(_) => None,
         }
     }
@@ -67,7 +71,7 @@ impl DbError {
     /// Will it pass by itself, so that trying again for ever is right?
     pub fn is_transient(&self) -> bool {
         match self {
-            DbError::Unreachable { .. } | DbError::Timeout { .. } => true,
+            DbError::Unreachable { .. } | DbError::Timeout { .. } | DbError::Busy(_) => true,
             DbError::Postgres { source, .. } => match source.code().map(SqlState::code) {
                 // Read-only for a while (25006), resources (53), operator intervention (57), serialization and
                 // deadlock (40), a lock not available (55P03), connection exceptions (08).

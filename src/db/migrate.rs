@@ -86,6 +86,13 @@ pub struct Migrated {
 pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
     let (mut client, _) = connect::connect(config, Purpose::Migrate).await?;
     check_server(&client).await?;
+    // Nothing is locked when nothing is to do: anybody could squat on the lock.
+    if owner(&client).await?.as_deref() == Some("yardmaster_owner") {
+        let (from, own) = (check_version(&client).await?, own_version());
+        if from == own {
+            return Ok(Migrated { from, to: own });
+        }
+    }
     // The scans of these statements are catalogs and one-row tables; the service's plan settings do not matter.
     client
         .batch_execute("SET lock_timeout = '10s'")
@@ -93,12 +100,11 @@ pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
         .map_err(DbError::postgres("prepare the migration"))?;
     lock(&client).await?;
 
-    let owner =
-        client.query_opt(SCHEMA_OWNER, &[]).await.map_err(DbError::postgres("look for the schema"))?;
+    let owner = owner(&client).await?;
     client.batch_execute(CREATE_ROLES).await.map_err(DbError::postgres(
         "create the roles yardmaster_owner, yardmaster_user, yardmaster_monitor and yardmaster_admin (needs CREATEROLE, once)",
     ))?;
-    match owner.map(|row| row.get::<_, String>(0)) {
+    match owner {
         None => client
             .batch_execute(CREATE_SCHEMA)
             .await
@@ -123,10 +129,14 @@ pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
     if from < own {
         let mut runner = embedded::migrations::runner();
         runner.set_migration_table_name(HISTORY);
-        runner
+        let migrated = runner
             .run_async(&mut client)
             .await
-            .map_err(|e| DbError::Unsuitable(format!("migrate the catalog: {}", chain(&e))))?;
+            .map_err(|e| DbError::Unsuitable(format!("migrate the catalog: {}", chain(&e))));
+        if client.is_closed() {
+            return Err(DbError::Busy("the connection was lost while the catalog was migrated".to_owned()));
+        }
+        migrated?;
     }
     Ok(Migrated { from, to: own })
 }
@@ -145,6 +155,11 @@ fn newer(found: i32, own: i32) -> DbError {
     DbError::Unsuitable(format!(
         "the catalog has version {found}, newer than this binary's {own}: upgrade yardmaster on this host"
     ))
+}
+
+async fn owner(client: &Client) -> Result<Option<String>, DbError> {
+    let row = client.query_opt(SCHEMA_OWNER, &[]).await.map_err(DbError::postgres("look for the schema"))?;
+    Ok(row.map(|row| row.get(0)))
 }
 
 async fn applied(client: &Client) -> Result<i32, DbError> {
@@ -195,7 +210,7 @@ async fn lock(client: &Client) -> Result<(), DbError> {
                     )
                 },
             );
-            Err(DbError::Unsuitable(format!(
+            Err(DbError::Busy(format!(
                 "another session holds the migration lock for more than {} s ({holder}): wait for it or end it",
                 LOCK_WAIT.as_secs()
             )))

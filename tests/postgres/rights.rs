@@ -48,7 +48,7 @@ async fn users_insert_and_select_and_nothing_else() {
         "SELECT * FROM yardmaster.record",
         "SELECT * FROM yardmaster.task_state",
         "INSERT INTO yardmaster.record SELECT 1, gen_random_uuid(), 1, 'committed', 1, 1, gen_random_uuid()",
-        "SELECT yardmaster.fence(1, gen_random_uuid())",
+        "SELECT yardmaster.fence(1, gen_random_uuid(), 0)",
         "DO $$BEGIN LOCK TABLE yardmaster.leadership IN EXCLUSIVE MODE; END$$",
     ] {
         let refused = db.alice.batch_execute(sql).await.expect_err(sql);
@@ -92,4 +92,68 @@ async fn a_superuser_owns_no_task() {
         refused.as_db_error().unwrap().message().contains("is a superuser and may not own tasks"),
         "{refused:?}"
     );
+}
+
+/// SPEC 2: what a request names is the caller's to steer, by whatever way the row comes.
+#[tokio::test]
+async fn a_request_row_reaches_only_the_tasks_of_its_job() {
+    let db = Db::new().await;
+    let bob = db.connect("bob").await;
+    bob.batch_execute(
+        "INSERT INTO yardmaster.job DEFAULT VALUES; INSERT INTO yardmaster.task (job_id, command) VALUES (1, 'SELECT 1')",
+    )
+    .await
+    .unwrap();
+    let alice = db.connect("alice").await;
+    alice.batch_execute("INSERT INTO yardmaster.job DEFAULT VALUES").await.unwrap();
+    for forged in [
+        "INSERT INTO yardmaster.request (kind, job_id, task_id, argument) VALUES ('task_retry', 2, 1, 'SELECT 2')",
+        "INSERT INTO yardmaster.request (kind, job_id, task_id) VALUES ('task_cancel', 2, 1)",
+        "INSERT INTO yardmaster.request (kind, job_id, task_id) VALUES ('task_cancel', 1, 1)",
+        "INSERT INTO yardmaster.request (kind, job_id) VALUES ('job_cancel', 1)",
+        "INSERT INTO yardmaster.request (request_id, kind, job_id) VALUES (900, 'job_cancel', 2)",
+        "INSERT INTO yardmaster.task_spec (task_id, job_id, command) VALUES (900, 2, 'SELECT 1')",
+        "INSERT INTO yardmaster.task_spec (task_id, job_id, command) VALUES (-1, 2, 'SELECT 1')",
+    ] {
+        assert!(alice.batch_execute(forged).await.is_err(), "{forged}");
+    }
+    assert_eq!(db.value("SELECT count(*) FROM yardmaster.request").await, "0");
+}
+
+/// An administrator steers everything and becomes nobody: a changed command needs the right to become the owner.
+#[tokio::test]
+async fn an_administrator_changes_no_command() {
+    let db = Db::new().await;
+    let bob = db.connect("bob").await;
+    bob.batch_execute(
+        "INSERT INTO yardmaster.job DEFAULT VALUES; INSERT INTO yardmaster.task (job_id, command) VALUES (1, 'SELECT 1')",
+    )
+    .await
+    .unwrap();
+    db.sql("DO $$ BEGIN CREATE ROLE an_admin LOGIN IN ROLE yardmaster_admin; EXCEPTION WHEN duplicate_object THEN NULL; END $$").await;
+    let admin = db.connect("an_admin").await;
+    admin.batch_execute("SELECT yardmaster.task_cancel(1)").await.unwrap();
+    let refused = admin.batch_execute("SELECT yardmaster.task_retry(1, 'SELECT 2')").await.unwrap_err();
+    assert_eq!(refused.code().map(|c| c.code()), Some("42501"), "{refused}");
+}
+
+/// A definer's trigger function on a table of one's own would run with the definer's rights what the table's types bring.
+#[tokio::test]
+async fn nobody_hangs_our_trigger_functions_on_a_table_of_their_own() {
+    let db = Db::new().await;
+    db.sql("GRANT CREATE ON SCHEMA public TO alice").await;
+    let alice = db.connect("alice").await;
+    alice.batch_execute("CREATE TABLE own (job_id bigint, task_id bigint, depends_on bigint)").await.unwrap();
+    let functions = db
+        .value(
+            "SELECT string_agg(p.oid::regproc::text, ' ') FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+              WHERE n.nspname = 'yardmaster' AND p.prorettype = 'trigger'::regtype",
+        )
+        .await;
+    for function in functions.split(' ') {
+        let hung =
+            format!("CREATE TRIGGER t AFTER INSERT ON own FOR EACH STATEMENT EXECUTE FUNCTION {function}()");
+        let refused = alice.batch_execute(&hung).await.unwrap_err();
+        assert_eq!(refused.code().map(|c| c.code()), Some("42501"), "{function}: {refused}");
+    }
 }

@@ -46,7 +46,8 @@ SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, co
        CASE WHEN r.oid IS NULL THEN format('ERROR: role %I, the owner of the task, does not exist any more', l.owner)
             WHEN r.rolname <> l.owner THEN format('ERROR: role %I, the owner of the task, is called %I now', l.owner, r.rolname)
             WHEN NOT r.rolcanlogin THEN format('ERROR: role %I is not permitted to log in', l.owner)
-            WHEN r.rolvaliduntil < now() THEN format('ERROR: the password of role %I has expired', l.owner)
+            WHEN r.rolsuper AND EXISTS (SELECT FROM yardmaster.published p WHERE p.key = 'allow_superuser_owners' AND p.value = 'false')
+                 THEN format('ERROR: role %I is a superuser and may not own tasks', l.owner)
             WHEN NOT has_database_privilege(r.oid, current_database(), 'CONNECT')
                  THEN format('ERROR: role %I may not connect to database %I', l.owner, current_database()) END
   FROM claimed c JOIN yardmaster.lane l ON l.lane = c.lane LEFT JOIN pg_roles r ON r.oid = l.owner_oid

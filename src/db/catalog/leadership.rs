@@ -25,6 +25,16 @@ pub struct Office {
     pub epoch: Epoch,
     /// The process's token; tells two leaders of one epoch apart after a failover of home.
     pub token: Uuid,
+    /// Grows each time the office is resumed on new connections: a turn that is still on its way on an old one is
+    /// refused, so what is read after resuming stays true.
+    pub term: i32,
+}
+
+impl Office {
+    /// Is it the same epoch of the same process, whatever its connections?
+    pub fn continues(&self, other: &Office) -> bool {
+        self.epoch == other.epoch && self.token == other.token
+    }
 }
 
 /// How often the leader renews (SPEC 7 and FACTS: every 2 s).
@@ -43,9 +53,13 @@ const LOCK: &str = "LOCK TABLE yardmaster.leadership IN EXCLUSIVE MODE";
 
 const TAKE: &str = "
 WITH taken AS (
-    UPDATE yardmaster.leader SET epoch = epoch + 1, token = $1, instance = $2, since = now() RETURNING epoch
+    UPDATE yardmaster.leader SET epoch = epoch + 1, token = $1, instance = $2, term = 0, since = now() RETURNING epoch
 )
 UPDATE yardmaster.leader_renewal r SET epoch = t.epoch, renewed_at = clock_timestamp() FROM taken t RETURNING r.epoch";
+
+/// Waits for a turn that holds the row FOR SHARE; one that comes later is refused.
+const RESUME: &str =
+    "UPDATE yardmaster.leader SET term = term + 1 WHERE epoch = $1 AND token = $2 RETURNING term";
 
 const RENEW: &str = "
 UPDATE yardmaster.leader_renewal SET renewed_at = clock_timestamp()
@@ -68,8 +82,14 @@ SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l
    AND EXISTS (SELECT FROM yardmaster.leader_renewal r WHERE r.epoch = $1 AND r.renewed_at = $2)";
 
 /// The statements of this family, for the test that prepares them all.
-pub const STATEMENTS: &[(&str, &str)] =
-    &[("LOCK", LOCK), ("TAKE", TAKE), ("RENEW", RENEW), ("SIGN_OF_LIFE", SIGN_OF_LIFE), ("UNSEAT", UNSEAT)];
+pub const STATEMENTS: &[(&str, &str)] = &[
+    ("LOCK", LOCK),
+    ("TAKE", TAKE),
+    ("RESUME", RESUME),
+    ("RENEW", RENEW),
+    ("SIGN_OF_LIFE", SIGN_OF_LIFE),
+    ("UNSEAT", UNSEAT),
+];
 
 /// Waits until this connection holds the lock. The connection must do nothing else from then on.
 ///
@@ -87,7 +107,19 @@ pub async fn lock(client: &Client) -> Result<(), DbError> {
 pub async fn take_office(client: &Client, instance: &str) -> Result<Office, DbError> {
     let token = Uuid::new_v4();
     let row = client.query_one(TAKE, &[&token, &instance]).await.map_err(DbError::postgres("take office"))?;
-    Ok(Office { epoch: Epoch(row.get(0)), token })
+    Ok(Office { epoch: Epoch(row.get(0)), token, term: 0 })
+}
+
+/// Resumes an office on new connections; `None` when it is over.
+///
+/// # Errors
+/// When the statement fails, also because a turn on an old connection does not end in time: nothing is known then.
+pub async fn resume(client: &Client, office: Office) -> Result<Option<Office>, DbError> {
+    let row = client
+        .query_opt(RESUME, &[&office.epoch.0, &office.token])
+        .await
+        .map_err(DbError::postgres("resume the office"))?;
+    Ok(row.map(|row| Office { term: row.get(0), ..office }))
 }
 
 /// Renews the office; false when it is over.

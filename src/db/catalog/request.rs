@@ -62,15 +62,15 @@ SELECT c.task_id FROM changed c WHERE c.status = 'cancelling'";
 /// their unscheduled dependants. `$4` is the admitted snapshot.
 ///
 /// A task one of whose dependencies ended badly and is not retried with it stays as it is, so that no task waits for
-/// what will never come. A job that is still cancelling is left alone. Answers lanes with their first ready task.
+/// what will never come; one whose dependencies close a cycle can never run. A job that is still cancelling is left alone. Answers lanes with their first ready task.
 pub const RETRY: &str = "
 WITH RECURSIVE named AS (
     SELECT * FROM unnest($2::bigint[], $3::text[]) AS n(task_id, command)
 ), wanted (task_id) AS (
-    SELECT s.task_id FROM yardmaster.task_state s WHERE s.job_id = ANY ($1) AND s.status IN ('error', 'cancelled', 'unscheduled')
+    SELECT s.task_id FROM yardmaster.task_state s WHERE s.job_id = ANY ($1) AND s.status IN ('error', 'cancelled', 'unscheduled') AND s.sqlstate IS DISTINCT FROM '42P19'
     UNION
     SELECT s.task_id FROM named n JOIN yardmaster.task_state s ON s.task_id = n.task_id
-     WHERE s.status IN ('error', 'cancelled', 'unscheduled')
+     WHERE s.status IN ('error', 'cancelled', 'unscheduled') AND s.sqlstate IS DISTINCT FROM '42P19'
     UNION
     SELECT e.task_id FROM wanted w CROSS JOIN LATERAL (
            SELECT e.task_id FROM yardmaster.task_depend e
@@ -143,8 +143,7 @@ WITH expired AS (
     UPDATE yardmaster.job_state j SET deadline = NULL WHERE j.deadline <= now()
     RETURNING j.job_id, j.status NOT IN ('finished', 'cancelled', 'failed') AND NOT j.cancel_requested AS open
 )
-INSERT INTO yardmaster.request (kind, job_id, argument)
-SELECT 'job_cancel', e.job_id, 'the job took longer than its timeout' FROM expired e WHERE e.open";
+INSERT INTO yardmaster.request (kind, job_id) SELECT 'job_cancel', e.job_id FROM expired e WHERE e.open";
 
 /// Writes on request rows (`$1`) what came of them: the state that the job, or task, has now.
 pub const ANSWER: &str = "

@@ -73,7 +73,7 @@ const ANALYZE: [(&str, &str); 5] = [
     ("task_state", "ANALYZE yardmaster.task_state"),
 ];
 
-const FENCE: &str = "SELECT yardmaster.fence($1, $2)";
+const FENCE: &str = "SELECT yardmaster.fence($1, $2, $3)";
 
 /// The statements of this family, for the test that prepares them all.
 pub const STATEMENTS: &[(&str, &str)] =
@@ -98,7 +98,10 @@ pub async fn sweep(client: &mut Client, office: Office, keep: Keep) -> Result<bo
     let seconds = |d: Duration| d.as_secs_f64();
     let failed = DbError::postgres;
     let removal = client.transaction().await.map_err(failed("begin a removal"))?;
-    removal.query_one(FENCE, &[&office.epoch.0, &office.token]).await.map_err(failed("check the epoch"))?;
+    removal
+        .query_one(FENCE, &[&office.epoch.0, &office.token, &office.term])
+        .await
+        .map_err(failed("check the epoch"))?;
     let row = removal
         .query_one(JOBS, &[&seconds(keep.finished), &seconds(keep.failed), &BATCH])
         .await

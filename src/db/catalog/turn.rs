@@ -21,7 +21,7 @@ use crate::model::{
     Window,
 };
 
-const FENCE: &str = "SELECT yardmaster.fence($1, $2)";
+const FENCE: &str = "SELECT yardmaster.fence($1, $2, $3)";
 const ENCODING: &str = "SELECT current_setting('server_encoding')";
 
 macro_rules! statements {
@@ -261,10 +261,10 @@ impl Catalog {
             "BEGIN ISOLATION LEVEL REPEATABLE READ"
         };
 
-        let (epoch, token) = (self.office.epoch.0, self.office.token);
+        let Office { epoch, token, term } = self.office;
         let mut pipe = Pipeline::new(&self.client);
         pipe.batch("begin a turn", begin);
-        pipe.query("check the epoch", &s.fence, &[&epoch, &token]);
+        pipe.query("check the epoch", &s.fence, &[&epoch.0, &token, &term]);
         if has_jobs {
             pipe.query("admit jobs", &s.jobs, &window);
         }
