@@ -53,7 +53,7 @@ async fn a_history_that_is_ahead_of_its_task_stops_nobody_else() {
 #[tokio::test]
 async fn policies_times_and_nodes_that_make_no_sense_stop_nobody_else() {
     let (db, _, fresh, _service) = spoil(
-        "UPDATE yardmaster.task_spec SET retry = '[1]', timeout = interval '178000000 years', priority = 7, nodes_involved = '{}'
+        "UPDATE yardmaster.task_spec SET retry = '[1]', timeout = interval '1000 days', priority = 7, nodes_involved = '{}'
           WHERE task_id = $fresh;
          UPDATE yardmaster.job_spec SET retry = '\"text\"' WHERE job_id = (SELECT job_id FROM yardmaster.task_spec WHERE task_id = $fresh);
          UPDATE yardmaster.task_state SET not_before = 'infinity', series = -5, lane = lane WHERE task_id = $admitted",
