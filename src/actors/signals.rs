@@ -41,6 +41,14 @@ impl SignalActor {
         Self::listen(SignalKind::hangup(), Box::new(heard))
     }
 
+    /// Starts an actor that ends the process, without any order, at the first arrival of the signal.
+    ///
+    /// # Errors
+    /// When the signal cannot be listened to.
+    pub fn at_once(kind: SignalKind, exit: i32) -> std::io::Result<()> {
+        Self::listen(kind, Box::new(move || std::process::exit(exit)))
+    }
+
     fn listen(kind: SignalKind, heard: Box<dyn FnMut()>) -> std::io::Result<()> {
         let stream = signal(kind)?;
         SignalActor { stream: Some(stream), heard }.start();

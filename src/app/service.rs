@@ -46,6 +46,8 @@ pub struct Service {
 
 /// How often the long-lived actors are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// 128 and the signal's number, as a shell tells the end by SIGQUIT.
+const QUIT_EXIT: i32 = 131;
 /// How long giving up the office may take.
 const RELEASE_LIMIT: Duration = Duration::from_secs(3);
 
@@ -111,7 +113,7 @@ impl Service {
     }
 
     /// Turns SIGTERM, SIGINT and SIGHUP into messages for this service; `read` reads the settings anew. SIGQUIT leaves
-    /// at once: recovery does the rest.
+    /// at once: recovery does the rest. (It is heard too: a shell that starts us in the background has it ignored.)
     ///
     /// # Errors
     /// When a signal cannot be listened to.
@@ -119,6 +121,7 @@ impl Service {
         &self,
         read: impl Fn() -> Result<Settings, SettingsError> + 'static,
     ) -> Result<(), AppError> {
+        SignalActor::at_once(SignalKind::quit(), QUIT_EXIT).map_err(AppError::Signals)?;
         SignalActor::relay(SignalKind::terminate(), self.terminate(), || Terminate)
             .map_err(AppError::Signals)?;
         SignalActor::relay(SignalKind::interrupt(), self.cancel_all(), || CancelAll)
