@@ -28,6 +28,8 @@ use crate::sql::{self, Inspection};
 pub const PATIENCE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Between two requests to end a backend that does not end.
 const END_AGAIN: Duration = Duration::from_secs(2);
+/// How long a leaving service waits for the answer about an attempt in doubt, before it leaves that to its successor.
+const LET_GO_AFTER: Duration = Duration::from_secs(3);
 /// SQLSTATE of what we refuse to run: feature_not_supported, which no retry can mend.
 const REFUSED: &str = "0A000";
 
@@ -374,7 +376,12 @@ impl Run<'_> {
             let Ok(nudge) = nudges.wait_for(|n| *n > heard).await.map(|n| *n) else { return };
             heard = nudge;
             match (nudge, backend) {
-                (Nudge::Interrupt | Nudge::Abandon, _) => return,
+                (Nudge::Abandon, _) => return,
+                // Usually the backend is ended already and the answer is near: then it is recorded as interrupted.
+                (Nudge::Interrupt, _) => {
+                    tokio::time::sleep(LET_GO_AFTER).await;
+                    return;
+                }
                 (Nudge::Cancel, Some(backend)) => self.end(backend),
                 (Nudge::Cancel | Nudge::None, _) => {}
             }

@@ -114,3 +114,17 @@ async fn sigquit_leaves_everything_to_recovery() {
     service.restart().await;
     db.await_job(job, "finished").await;
 }
+
+/// SPEC 6: what does not yield to a cancel request is ended, and recorded as interrupted before we leave.
+#[tokio::test]
+async fn sigterm_ends_what_traps_its_cancel_and_records_it() {
+    let db = Db::new().await;
+    let mut service = Launch::on(&db).set("shutdown.grace", "100ms").start().await;
+    let stubborn = "DO $$ BEGIN LOOP BEGIN PERFORM pg_sleep(60); EXCEPTION WHEN query_canceled THEN NULL; END; END LOOP; END $$";
+    let (_, id) = db.submit_one(stubborn).await;
+    db.await_task(id, "running").await;
+    service.signal(Signal::SIGTERM);
+    assert_eq!(service.wait_exit().await, 0);
+    let task = db.task(id).await;
+    assert_eq!((task.status.as_str(), task.interruptions, task.retry_count), ("runnable", 1, 0));
+}
