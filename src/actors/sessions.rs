@@ -58,10 +58,14 @@ impl DbSessions {
     }
 }
 
+/// The environment variable that may hold an owner's password.
+fn password_variable(owner: &str) -> String {
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("{PASSWORD_VARIABLE}{}", owner.chars().map(upper).collect::<String>())
+}
+
 fn password(target: &Target, owner: &str, settings: &Settings) -> Result<Option<String>, String> {
-    let variable: String =
-        owner.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' }).collect();
-    if let Ok(password) = std::env::var(format!("{PASSWORD_VARIABLE}{variable}")) {
+    if let Ok(password) = std::env::var(password_variable(owner)) {
         return Ok(Some(password));
     }
     let Some(file) = &settings.sessions.password_file else { return Ok(None) };
@@ -86,6 +90,15 @@ impl SessionSource for DbSessions {
                 .await
             {
                 Ok(session) => Ok(Box::new(session) as Box<dyn Runner>),
+                Err(OpenError::Refused { sqlstate, message })
+                    if password.is_none() && message.contains("password") =>
+                {
+                    let remedy = format!(
+                        "set {} for the service, or sessions.password_file",
+                        password_variable(&key.owner)
+                    );
+                    Err(refused(sqlstate, format!("{message}\nHINT: {remedy}")))
+                }
                 Err(OpenError::Refused { sqlstate, message }) => Err(refused(sqlstate, message)),
                 Err(e @ (OpenError::TooMany { .. } | OpenError::Unreachable { .. })) => {
                     Err(OpenFailure::Later { message: e.to_string() })
