@@ -21,7 +21,7 @@ use crate::messages::{
     SlotAnswer, SlotPermit, SlotWant, Snapshot, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice,
     TurnError, Wake, WakeAt,
 };
-use crate::model::yard::{Answer, Effect, Input, Rules, Seat, Standing, Want, Yard};
+use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Want, Yard};
 use crate::model::{ClaimedTask, Epoch, Full, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
 use crate::settings::{self, Settings};
 
@@ -96,6 +96,8 @@ pub struct Monitor {
 
 /// How often idle sessions are looked over.
 const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
+/// How long after the grace of a shutdown the last turns may take.
+const LEAVE_ANYWAY: std::time::Duration = std::time::Duration::from_secs(10);
 /// The longest pause between two attempts to open a session.
 const MAX_BACK_OFF: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -521,6 +523,13 @@ impl Handler<Terminate> for Monitor {
             "terminating: nothing new starts, running tasks have {:?}",
             self.settings.shutdown.grace
         );
+        // Whatever keeps the last turns from being taken, the process leaves; recovery does the rest.
+        ctx.run_later(self.settings.shutdown.grace + LEAVE_ANYWAY, |monitor, _| {
+            if monitor.yard.mode() != Mode::Stopped {
+                tracing::error!("what is left could not be settled in time; leaving it to the next start");
+                (monitor.colleagues.stopped)(false);
+            }
+        });
         self.feed(Input::Terminate, ctx);
     }
 }
