@@ -265,7 +265,7 @@ impl Outage {
 
     fn pause(&mut self) -> Duration {
         self.back_off = (self.back_off * 2).clamp(MIN_BACK_OFF, MAX_BACK_OFF);
-        self.back_off.mul_f64(0.75 + jitter() / 2.0)
+        self.back_off.mul_f64(0.75 + super::chance() / 2.0)
     }
 }
 
@@ -510,8 +510,4 @@ async fn publish_settings(control: &Client, settings: &Settings) -> Result<(), D
         ("wait.max_sql", format!("{} milliseconds", settings.wait.max_sql.as_millis())),
     ];
     publish::publish(control, &nodes, &pairs).await
-}
-
-fn jitter() -> f64 {
-    f64::from(uuid::Uuid::new_v4().as_bytes()[0]) / 255.0
 }

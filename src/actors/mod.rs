@@ -13,3 +13,8 @@ pub mod sessions;
 pub mod siding;
 pub mod signals;
 pub mod waker;
+
+/// A random number from 0 to 1, for jitter.
+fn chance() -> f64 {
+    f64::from(u32::try_from(uuid::Uuid::new_v4().as_u128() & 0xffff_ffff).unwrap_or(0)) / f64::from(u32::MAX)
+}

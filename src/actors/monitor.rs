@@ -369,7 +369,7 @@ impl Monitor {
                 *failures += 1;
                 let pause = std::time::Duration::from_millis(100 * 2u64.saturating_pow((*failures).min(6)))
                     .min(MAX_BACK_OFF);
-                ctx.notify_later(SessionsRetried(key.clone()), pause.mul_f64(0.75 + chance() / 2.0));
+                ctx.notify_later(SessionsRetried(key.clone()), pause.mul_f64(0.75 + super::chance() / 2.0));
                 self.feed(Input::SessionFailed(key), ctx);
             }
         }
@@ -405,11 +405,6 @@ pub fn limits(settings: &Settings) -> crate::model::Limits {
         max_task_executors_per_node: settings.limits.max_task_executors_per_node,
         per_node: settings.nodes.iter().filter_map(own).collect(),
     }
-}
-
-/// A random number from 0 to 1.
-fn chance() -> f64 {
-    f64::from(u32::try_from(uuid::Uuid::new_v4().as_u128() & 0xffff_ffff).unwrap_or(0)) / f64::from(u32::MAX)
 }
 
 impl Actor for Monitor {
@@ -464,7 +459,7 @@ impl Handler<TaskFinished> for Monitor {
         self.forget(end.task);
         tracing::debug!(task = end.task.0, attempt = end.attempt, "attempt ended");
         let TaskFinished { task, attempt, outcome, .. } = end;
-        self.feed(Input::Finished { task, attempt, outcome, chance: chance() }, ctx);
+        self.feed(Input::Finished { task, attempt, outcome, chance: super::chance() }, ctx);
     }
 }
 

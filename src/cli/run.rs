@@ -86,7 +86,7 @@ pub fn run(context: &Context, args: RunArgs) -> Result<Exit, CliError> {
         }
         let ended = tokio::select! {
             ended = service.ended() => ended,
-            _ = async { interrupts.recv().await; terminate.do_send(Terminate); std::future::pending::<()>().await } => unreachable!(),
+            _ = async { interrupts.recv().await; terminate.do_send(Terminate); std::future::pending::<()>().await } => unreachable!("pending never ends"),
         };
         home.close().await;
         match outcome {

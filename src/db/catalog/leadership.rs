@@ -48,6 +48,9 @@ pub const SILENT_AFTER: Duration = Duration::from_secs(12);
 /// How often a standby looks for a sign of life.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// First in each transaction of the leader (`$1` epoch, `$2` token, `$3` term): refuses it when the office is over.
+pub(super) const FENCE: &str = "SELECT yardmaster.fence($1, $2, $3)";
+
 /// Waits for the lock without a bound; an open transaction that holds only this pins neither xid nor xmin.
 const LOCK: &str = "LOCK TABLE yardmaster.leadership IN EXCLUSIVE MODE";
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use super::super::error::DbError;
-use super::leadership::Office;
+use super::leadership::{self, Office};
 
 /// Tasks removed in one batch, of as many jobs as it takes.
 const BATCH: i64 = 2_000;
@@ -73,8 +73,6 @@ const ANALYZE: [(&str, &str); 5] = [
     ("task_state", "ANALYZE yardmaster.task_state"),
 ];
 
-const FENCE: &str = "SELECT yardmaster.fence($1, $2, $3)";
-
 /// The statements of this family, for the test that prepares them all.
 pub const STATEMENTS: &[(&str, &str)] =
     &[("JOBS", JOBS), ("EMPTY_JOBS", EMPTY_JOBS), ("RECORDS", RECORDS), ("GROWN", GROWN)];
@@ -99,7 +97,7 @@ pub async fn sweep(client: &mut Client, office: Office, keep: Keep) -> Result<bo
     let failed = DbError::postgres;
     let removal = client.transaction().await.map_err(failed("begin a removal"))?;
     removal
-        .query_one(FENCE, &[&office.epoch.0, &office.token, &office.term])
+        .query_one(leadership::FENCE, &[&office.epoch.0, &office.token, &office.term])
         .await
         .map_err(failed("check the epoch"))?;
     let row = removal

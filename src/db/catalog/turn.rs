@@ -12,7 +12,7 @@ use tokio_postgres::{Client, Row, Statement};
 
 use super::super::error::DbError;
 use super::super::pipeline::Pipeline;
-use super::leadership::Office;
+use super::leadership::{self, Office};
 use super::look::{self, Found, Mark, RequestKind};
 use super::{admit, claim, request, settle};
 use crate::model::graph;
@@ -21,7 +21,6 @@ use crate::model::{
     Window,
 };
 
-const FENCE: &str = "SELECT yardmaster.fence($1, $2, $3)";
 const ENCODING: &str = "SELECT current_setting('server_encoding')";
 
 macro_rules! statements {
@@ -36,7 +35,7 @@ macro_rules! statements {
     };
 }
 statements! {
-    fence = FENCE,
+    fence = leadership::FENCE,
     look = look::LOOK,
     requests = look::REQUESTS,
     edges = look::EDGES,
