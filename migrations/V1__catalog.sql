@@ -145,6 +145,7 @@ CREATE TABLE yardmaster.task_state (
     interruptions integer NOT NULL DEFAULT 0,
     pid           integer,
     backend_start timestamptz,
+    site          uuid,                           -- of a node's database, in which the attempt runs; NULL is home
     not_before    timestamptz,
     started_at    timestamptz,
     finished_at   timestamptz,

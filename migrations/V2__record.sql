@@ -19,8 +19,10 @@ CREATE TABLE yardmaster.record (
 CREATE INDEX record_written_at ON yardmaster.record USING brin (written_at);
 
 -- Two independent 64-byte keys (one SHA-256 block each): a ticket is sha256(outer || sha256(inner || text)).
+-- The site names this very database, wherever it moves: an attempt's outcome is asked of the site where it ran.
 CREATE TABLE yardmaster.secret (
     one       boolean PRIMARY KEY DEFAULT true CHECK (one),
+    site      uuid NOT NULL DEFAULT gen_random_uuid(),
     inner_key bytea NOT NULL CHECK (length(inner_key) = 64),
     outer_key bytea NOT NULL CHECK (length(outer_key) = 64)
 );

@@ -159,6 +159,7 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
     let server_started = session.as_ref().map(|s| s.server_started());
     let run = Run {
         task: &assignment.task,
+        node: &assignment.key.node,
         completion: &assignment.completion,
         grace: assignment.grace,
         peers: &peers,
@@ -200,6 +201,7 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
 
 struct Run<'a> {
     task: &'a ClaimedTask,
+    node: &'a str,
     completion: &'a Completion,
     grace: Duration,
     peers: &'a Peers,
@@ -327,7 +329,8 @@ impl Run<'_> {
     }
 
     fn end(&self, backend: Backend) {
-        self.peers.end.do_send(EndBackend(backend));
+        let (node, site) = (self.node.to_owned(), self.task.site);
+        self.peers.end.do_send(EndBackend { backend, node, site });
     }
 
     /// Asks the catalog what became of the attempt. `None`: another leader decides.
@@ -343,7 +346,8 @@ impl Run<'_> {
             (true, Some(_)) | (false, _) => Duration::ZERO,
         };
         // Without an answer the Ledger is gone, and the process is ending.
-        let resolved = self.peers.resolve.send(Resolve { task: self.task.clone(), patience }).await.ok()?;
+        let (task, node) = (self.task.clone(), self.node.to_owned());
+        let resolved = self.peers.resolve.send(Resolve { task, node, patience }).await.ok()?;
         Some(match resolved {
             Resolved::Committed => Outcome::Done { message },
             Resolved::Revoked { server_started } => {

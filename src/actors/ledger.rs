@@ -19,13 +19,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_postgres::{Client, Config};
 
+use super::resolving::{self, Desk};
 use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
-use crate::db::catalog::recover::{self, Resolution};
+use crate::db::catalog::recover;
 use crate::db::catalog::retention::{self, Keep};
 use crate::db::catalog::{Catalog, request};
 use crate::db::connect::{self, Purpose};
-use crate::db::{AttemptName, DbError, TicketKeys, migrate};
+use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
 use crate::messages::{
     EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker,
     TookOffice, TurnError,
@@ -35,8 +36,6 @@ use crate::settings::Settings;
 
 /// How long a turn may take before its connection is given up: more than the server's own statement timeout.
 const TURN_LIMIT: Duration = Duration::from_secs(20);
-/// How long an attempt's resolution pauses after a failure.
-const RESOLVE_AGAIN: Duration = Duration::from_millis(250);
 /// The shortest pause between two attempts to reach home.
 const MIN_BACK_OFF: Duration = Duration::from_millis(100);
 /// The longest.
@@ -46,13 +45,6 @@ const MAX_BACK_OFF: Duration = Duration::from_secs(5);
 type Queued = (u64, Turn, Answer);
 type Answer = oneshot::Sender<Result<TurnReply, TurnError>>;
 
-/// What the office gives to those who work beside the turns.
-#[derive(Clone)]
-struct Desk {
-    control: Rc<Client>,
-    office: Office,
-}
-
 /// Reads and writes the catalog.
 pub struct Ledger {
     turns: mpsc::Sender<Queued>,
@@ -61,6 +53,7 @@ pub struct Ledger {
     released: watch::Receiver<bool>,
     settings: watch::Sender<Settings>,
     fatal: Rc<dyn Fn(DbError)>,
+    nodes: Rc<Nodes>,
     keeper: Option<Keeper>,
 }
 
@@ -78,8 +71,8 @@ pub struct Superiors {
 }
 
 impl Ledger {
-    /// A Ledger of the catalog in the database that `config` names.
-    pub fn new(config: Config, settings: Settings, superiors: Superiors) -> Ledger {
+    /// A Ledger of the catalog in the database that `config` names. `nodes` are where attempts run beside it.
+    pub fn new(config: Config, settings: Settings, nodes: Rc<Nodes>, superiors: Superiors) -> Ledger {
         // One turn at a time: the Monitor waits for each. One place is enough, and a bound.
         let (turns, queue) = mpsc::channel(1);
         let (desk_sender, desk) = watch::channel(None);
@@ -97,8 +90,9 @@ impl Ledger {
             released: released_sender,
             held: None,
             term: 0,
+            nodes: Rc::clone(&nodes),
         };
-        Ledger { turns, desk, release, released, settings, fatal, keeper: Some(keeper) }
+        Ledger { turns, desk, release, released, settings, fatal, nodes, keeper: Some(keeper) }
     }
 }
 
@@ -133,54 +127,17 @@ impl Handler<Resolve> for Ledger {
     type Result = ResponseFuture<Resolved>;
 
     fn handle(&mut self, resolve: Resolve, _: &mut Self::Context) -> Self::Result {
-        let mut desk = self.desk.clone();
-        let epoch = self.desk.borrow().as_ref().map(|d| d.office);
-        let fatal = Rc::clone(&self.fatal);
-        Box::pin(async move {
-            let mut told = false;
-            loop {
-                let Ok(at) = desk.wait_for(Option::is_some).await.map(|d| (*d).clone()) else {
-                    return Resolved::Unknown;
-                };
-                let Some(Desk { control, office }) = at else { continue };
-                if epoch.is_some_and(|e| !e.continues(&office)) {
-                    return Resolved::Unknown;
-                }
-                match recover::resolve(&control, office, &resolve.task, resolve.patience).await {
-                    Ok(Resolution::Committed) => return Resolved::Committed,
-                    Ok(Resolution::Revoked) => {
-                        let server_started = recover::server_started(&control).await.ok();
-                        return Resolved::Revoked { server_started };
-                    }
-                    Err(e @ DbError::Unsuitable(_)) => {
-                        tracing::error!("{e}");
-                        fatal(e);
-                        return Resolved::Unknown;
-                    }
-                    Err(e) => {
-                        if !told && !e.is_transient() {
-                            tracing::warn!(task = resolve.task.task.0, "outcome unknown, trying again: {e}");
-                            told = true;
-                        }
-                        tokio::time::sleep(RESOLVE_AGAIN).await;
-                    }
-                }
-            }
-        })
+        let (desk, nodes) = (self.desk.clone(), Rc::clone(&self.nodes));
+        Box::pin(resolving::resolve(desk, nodes, resolve, Rc::clone(&self.fatal)))
     }
 }
 
 impl Handler<EndBackend> for Ledger {
     type Result = ();
 
-    fn handle(&mut self, EndBackend(backend): EndBackend, ctx: &mut Self::Context) {
-        let Some(Desk { control, .. }) = self.desk.borrow().clone() else { return };
-        let ending = async move {
-            if let Err(e) = recover::terminate(&control, backend).await {
-                tracing::warn!(pid = backend.pid, "{e}");
-            }
-        };
-        ctx.spawn(ending.into_actor(self));
+    fn handle(&mut self, end: EndBackend, ctx: &mut Self::Context) {
+        let desk = self.desk.borrow().clone();
+        ctx.spawn(resolving::end(desk, Rc::clone(&self.nodes), end).into_actor(self));
     }
 }
 
@@ -237,6 +194,7 @@ struct Keeper {
     held: Option<Office>,
     /// Counts the times office was taken or resumed.
     term: u64,
+    nodes: Rc<Nodes>,
 }
 
 /// Home cannot be used: since when, and how long to wait before the next attempt.
@@ -351,7 +309,8 @@ impl Keeper {
             "{}",
             if resumed.is_some() { "office resumed" } else { "office taken" }
         );
-        self.desk.send_replace(Some(Desk { control: Rc::new(control), office }));
+        let control = Rc::new(control);
+        self.desk.send_replace(Some(Desk { control: Rc::clone(&control), office }));
         self.term += 1;
         self.superiors.took.do_send(TookOffice {
             epoch: office.epoch,
@@ -363,12 +322,14 @@ impl Keeper {
         });
         outage.end();
         let sweeping = sweep(janitor, office, self.settings.clone());
+        let sweeping_nodes = sweep_nodes(control, Rc::clone(&self.nodes), self.settings.clone());
         let place = connect::place(&self.config);
         tokio::select! {
             term = self.serve(&mut catalog) => term,
             // Beside the turns: a slow one must not make a living leader look dead.
             term = keep_renewing(&renewals, office) => term,
             never = sweeping => match never {},
+            never = sweeping_nodes => match never {},
             // Who resolves attempts, or removes what is old, would try for ever on a connection that is gone.
             error = lost(&mut control_ended, &place, "the control connection ended") => Err(error),
             error = lost(&mut janitor_ended, &place, "the connection of retention ended") => Err(error),
@@ -462,6 +423,23 @@ async fn sweep(
                 }
             }
         }
+    }
+}
+
+/// The same for the records on nodes. One that cannot be asked is tried again later and keeps no other waiting.
+async fn sweep_nodes(
+    home: Rc<Client>,
+    nodes: Rc<Nodes>,
+    settings: watch::Receiver<Settings>,
+) -> std::convert::Infallible {
+    loop {
+        tokio::time::sleep(retention::NODES_EVERY).await;
+        let keep = settings.borrow().retention.records;
+        let sweeps = nodes.all().into_iter().map(|node| {
+            let home = Rc::clone(&home);
+            async move { while let Ok(true) = retention::sweep_node(&node, &home, keep).await {} }
+        });
+        futures::future::join_all(sweeps).await;
     }
 }
 

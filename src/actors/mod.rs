@@ -8,6 +8,7 @@ pub mod guards;
 pub mod ledger;
 pub mod monitor;
 pub mod node_limiter;
+mod resolving;
 pub mod runner;
 pub mod sessions;
 pub mod siding;

@@ -14,7 +14,7 @@ use actix::{
 use super::executor::{Assignment, Executor, Peers};
 use super::runner::{OpenFailure, Runner, SessionSource};
 use super::siding::{SessionReturned, Siding};
-use crate::db::Completion;
+use crate::db::{AttemptName, Completion};
 use crate::messages::{
     AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot,
     InterruptTask, LostOffice, Publish, Reload, RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits,
@@ -212,6 +212,7 @@ impl Monitor {
         for (offer, seat) in turn.offers.iter_mut().zip(seats) {
             let session = if seat.sessionless() { None } else { self.siding.take(&seat.key) };
             offer.backend = session.as_ref().map(|s| s.backend());
+            offer.site = session.as_ref().and_then(|s| s.site()).map(|site| site.id);
             let place =
                 self.granted.remove(&seat.want).map(|permit| Place { permit, session, key: seat.key });
             self.places.push(place);
@@ -268,7 +269,10 @@ impl Monitor {
         let completion = Completion {
             epoch: office.epoch,
             token: office.token,
-            ticket: (office.tickets.0)(&task, &key.owner),
+            ticket: match session.as_ref().and_then(|s| s.site()) {
+                Some(site) => site.keys.ticket(&AttemptName::from(&task), &key.owner),
+                None => (office.tickets.0)(&task, &key.owner),
+            },
         };
         let peers = Peers {
             finished: ctx.address().recipient(),
@@ -335,8 +339,16 @@ impl Monitor {
     // ---------------------------------------------------------------- sessions
 
     fn open(&mut self, key: SessionKey, ctx: &mut Context<Self>) {
+        let begun = tokio::time::Instant::now();
         let opened = self.sessions.open(key.clone()).into_actor(self);
-        ctx.spawn(opened.map(move |opened, monitor, ctx| monitor.opened(key, opened, ctx)));
+        ctx.spawn(opened.map(move |opened, monitor, ctx| {
+            let opened = if monitor.siding.has_moved_since(&key.node, begun) {
+                Err(OpenFailure::Later { message: "the node leads elsewhere by now".to_owned() })
+            } else {
+                opened
+            };
+            monitor.opened(key, opened, ctx);
+        }));
     }
 
     fn opened(
@@ -558,10 +570,18 @@ impl Handler<Reload> for Monitor {
                 format!("; needs a restart: {}", restart.into_iter().map(say).collect::<Vec<_>>().join(", "))
             }
         );
-        self.settings = self.settings.reloaded(&newer);
+        let now = self.settings.reloaded(&newer);
+        let before = std::mem::replace(&mut self.settings, now);
+        let url = |settings: &Settings, name: &String| settings.nodes.get(name).and_then(|n| n.url.clone());
+        let moved = before.nodes.keys().filter(|name| url(&before, name) != url(&self.settings, name));
+        let gone: Vec<SessionKey> = moved.flat_map(|node| self.siding.moved(node)).collect();
         self.colleagues.limits.do_send(SetLimits(limits(&self.settings)));
         self.colleagues.publish.do_send(Publish(Box::new(self.settings.clone())));
         (self.colleagues.reloaded)(&self.settings);
+        // From here on sessions are opened where the new settings lead.
+        for key in gone {
+            self.feed(Input::SessionGone(key), ctx);
+        }
         self.feed(Input::Reloaded(rules(&self.settings)), ctx);
     }
 }

@@ -4,13 +4,17 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use tokio::time::Instant;
 
-use crate::db::{AttemptEnd, Completion, Order, Session};
+use crate::db::{AttemptEnd, Completion, Order, Session, Site};
 use crate::model::{Backend, SessionKey};
 
 /// A session that logged in as an owner.
 pub trait Runner: Send + 'static {
     /// The server process behind it.
     fn backend(&self) -> Backend;
+    /// The node's database that it is logged in to; `None` for home.
+    fn site(&self) -> Option<&Site> {
+        None
+    }
     /// When its server was started.
     fn server_started(&self) -> jiff::Timestamp;
     /// When it was opened.
@@ -39,6 +43,10 @@ const CLOSE_LIMIT: std::time::Duration = std::time::Duration::from_secs(2);
 impl Runner for Session {
     fn backend(&self) -> Backend {
         Session::backend(self)
+    }
+
+    fn site(&self) -> Option<&Site> {
+        Session::site(self)
     }
 
     fn server_started(&self) -> jiff::Timestamp {

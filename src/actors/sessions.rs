@@ -7,7 +7,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 
 use super::runner::{OpenFailure, Runner, SessionSource};
-use crate::db::{OpenError, Target, open, passwords};
+use crate::db::{DbError, Nodes, OpenError, Target, open, passwords};
 use crate::model::SessionKey;
 use crate::settings::Settings;
 
@@ -18,16 +18,18 @@ const PASSWORD_VARIABLE: &str = "YARDMASTER_PASSWORD_";
 pub struct DbSessions {
     home_url: String,
     settings: RefCell<Rc<Settings>>,
+    nodes: Rc<Nodes>,
 }
 
 impl DbSessions {
-    /// Sessions at home are opened where `home_url` leads, as other roles.
-    pub fn new(home_url: String, settings: Settings) -> DbSessions {
-        DbSessions { home_url, settings: RefCell::new(Rc::new(settings)) }
+    /// Sessions at home are opened where `home_url` leads, as other roles; those of nodes where their settings say.
+    pub fn new(home_url: String, settings: Settings, nodes: Rc<Nodes>) -> DbSessions {
+        DbSessions { home_url, settings: RefCell::new(Rc::new(settings)), nodes }
     }
 
     /// Nodes and bounds changed.
     pub fn reload(&self, settings: Settings) {
+        self.nodes.declare(&settings.nodes);
         self.settings.replace(Rc::new(settings));
     }
 
@@ -35,26 +37,20 @@ impl DbSessions {
     fn target(&self, node: &str, settings: &Settings) -> Result<Target, OpenFailure> {
         let refused =
             |sqlstate: &str, message: String| OpenFailure::Refused { sqlstate: sqlstate.to_owned(), message };
-        if !node.is_empty() {
-            let Some(declared) = settings.nodes.get(node) else {
-                return Err(refused(
-                    "42704",
-                    format!(
-                        "ERROR: node \"{node}\" is not declared\nHINT: Declare it as [nodes.{node}] in Settings.toml and reload."
-                    ),
-                ));
-            };
-            if declared.url.is_some() {
-                return Err(refused(
-                    "0A000",
-                    format!(
-                        "ERROR: node \"{node}\" has a url of its own; running commands on another database is not supported yet"
-                    ),
-                ));
-            }
+        let declared = settings.nodes.get(node);
+        if declared.is_none() && !node.is_empty() {
+            return Err(refused(
+                "42704",
+                format!(
+                    "ERROR: node \"{node}\" is not declared\nHINT: Declare it as [nodes.{node}] in Settings.toml and reload."
+                ),
+            ));
         }
-        Target::parse(&self.home_url)
-            .map_err(|e| refused("08001", format!("ERROR: the database URL cannot be used: {e}")))
+        let url = declared.and_then(|n| n.url.as_ref()).unwrap_or(&self.home_url);
+        Target::parse(url).map_err(|e| {
+            let whose = if url == &self.home_url { "the database URL" } else { "the url of the node" };
+            refused("08001", format!("ERROR: {whose} cannot be used: {e}"))
+        })
     }
 }
 
@@ -77,10 +73,23 @@ impl SessionSource for DbSessions {
     fn open(&self, key: SessionKey) -> LocalBoxFuture<'static, Result<Box<dyn Runner>, OpenFailure>> {
         let settings = Rc::clone(&self.settings.borrow());
         let target = self.target(&key.node, &settings);
+        let node = self.nodes.get(&key.node);
         async move {
             let target = target?;
+            // Where nobody can ask for the outcome nothing is run.
+            let later = |e: DbError| OpenFailure::Later { message: e.to_string() };
+            let site = match node.map_err(later)? {
+                Some(node) => node.site().await.map_err(later)?,
+                None => None,
+            };
             let refused = |sqlstate: String, message: String| OpenFailure::Refused {
-                message: format!("ERROR: login as role \"{}\" refused: {message}", key.owner),
+                message: match key.node.as_str() {
+                    "" => format!("ERROR: login as role \"{}\" refused: {message}", key.owner),
+                    node => format!(
+                        "ERROR: login as role \"{}\" on node \"{node}\" refused: {message}",
+                        key.owner
+                    ),
+                },
                 sqlstate,
             };
             let password =
@@ -89,7 +98,16 @@ impl SessionSource for DbSessions {
             match open(&target, &key.owner, password.as_deref(), settings.sessions.connect_timeout, bytes)
                 .await
             {
-                Ok(session) => Ok(Box::new(session) as Box<dyn Runner>),
+                // At home the catalog says so before.
+                Ok(session)
+                    if site.is_some() && session.identity().superuser && !settings.allow_superuser_owners =>
+                {
+                    Err(refused(
+                        "42501".to_owned(),
+                        "it is a superuser there, and may not own tasks".to_owned(),
+                    ))
+                }
+                Ok(session) => Ok(Box::new(session.at(site)) as Box<dyn Runner>),
                 Err(OpenError::Refused { sqlstate, message })
                     if password.is_none() && message.contains("password") =>
                 {

@@ -28,11 +28,16 @@ struct Waiting {
 #[derive(Default)]
 pub struct Siding {
     waiting: HashMap<SessionKey, Vec<Waiting>>,
+    /// Nodes that lead elsewhere since then: earlier sessions are of no more use.
+    moved: HashMap<String, Instant>,
 }
 
 impl Siding {
     /// Takes a session in, unless it may not be lent again. Says whether it did.
     pub fn put(&mut self, key: SessionKey, session: Box<dyn Runner>, rules: &settings::Sessions) -> bool {
+        if self.has_moved_since(&key.node, session.opened_at()) {
+            return false;
+        }
         let fresh = session.uses() == 0;
         let worn = session.uses() >= rules.max_uses || session.opened_at().elapsed() >= rules.max_age;
         if !session.is_reusable() || !fresh && (worn || !rules.reuse) {
@@ -40,6 +45,18 @@ impl Siding {
         }
         self.waiting.entry(key).or_default().push(Waiting { session, since: Instant::now() });
         true
+    }
+
+    /// The node leads to another database from now on: closes the sessions that wait for it. Names the key of each.
+    pub fn moved(&mut self, node: &str) -> Vec<SessionKey> {
+        self.moved.insert(node.to_owned(), Instant::now());
+        let gone = self.waiting.extract_if(|key, _| key.node == node);
+        gone.flat_map(|(key, stack)| std::iter::repeat_n(key, stack.len())).collect()
+    }
+
+    /// Did the node begin to lead elsewhere after this moment?
+    pub fn has_moved_since(&self, node: &str, moment: Instant) -> bool {
+        self.moved.get(node).is_some_and(|moved| moment <= *moved)
     }
 
     /// Lends the session that waited shortest, so that superfluous ones grow old and are closed.

@@ -16,7 +16,7 @@ use crate::actors::node_limiter::NodeLimiter;
 use crate::actors::sessions::DbSessions;
 use crate::actors::signals::SignalActor;
 use crate::actors::waker::Waker;
-use crate::db::{DbError, listen};
+use crate::db::{DbError, Nodes, listen};
 use crate::messages::{CancelAll, Release, Terminate};
 use crate::settings::{Settings, SettingsError};
 
@@ -63,7 +63,8 @@ impl Service {
     ) -> Service {
         let (end, ends) = mpsc::channel(4);
         let (reach, reached) = watch::channel(false);
-        let sessions = Rc::new(DbSessions::new(home_url, settings.clone()));
+        let nodes = Rc::new(Nodes::new(&settings.nodes));
+        let sessions = Rc::new(DbSessions::new(home_url, settings.clone(), Rc::clone(&nodes)));
         let limiter = NodeLimiter::new(limits(settings)).start();
 
         // The Ledger and the Monitor know each other: the Monitor's context is made first, so that both can start whole.
@@ -74,6 +75,7 @@ impl Service {
             let ledger = Ledger::new(
                 config.clone(),
                 settings.clone(),
+                nodes,
                 Superiors {
                     took: monitor.clone().recipient(),
                     lost: monitor.clone().recipient(),

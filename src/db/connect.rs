@@ -28,6 +28,8 @@ const OPTIONS: &str = "-c search_path= -c yardmaster.notify=off -c client_min_me
 pub enum Purpose {
     /// The leader's turns.
     Turns,
+    /// Records and backends on a node other than home.
+    Node,
     /// Renewal, recovery, revocation, steering of backends.
     Control,
     /// The leadership lock; waits without a bound.
@@ -42,6 +44,7 @@ impl Purpose {
     fn name(self) -> &'static str {
         match self {
             Purpose::Turns => "turns",
+            Purpose::Node => "node",
             Purpose::Control => "control",
             Purpose::Lock => "lock",
             Purpose::Listen => "listen",
@@ -54,6 +57,7 @@ impl Purpose {
         match self {
             Purpose::Turns => 15_000,
             Purpose::Control => 10_000,
+            Purpose::Node => 4_000,
             Purpose::Lock | Purpose::Listen | Purpose::Migrate => 0,
         }
     }

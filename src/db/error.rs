@@ -38,6 +38,9 @@ pub enum DbError {
     /// Somebody is in the way, or the work was cut short; it will pass.
     #[error("{0}")]
     Busy(String),
+    /// A key was revoked by another leader whose epoch is not below ours: one of the two has lost its home.
+    #[error("{0}")]
+    TwoHomes(String),
     /// The server or catalog is not one we can work with.
     #[error("{0}")]
     Unsuitable(String),
@@ -64,6 +67,7 @@ impl DbError {
             | DbError::Unreachable { .. }
             | DbError::Timeout { .. }
             | DbError::Busy(_)
+            | DbError::TwoHomes(_)
             | DbError::Unsuitable(_) => None,
         }
     }
@@ -80,7 +84,7 @@ impl DbError {
                 }
                 None => true,
             },
-            DbError::Url(_) | DbError::Deposed(_) | DbError::Unsuitable(_) => false,
+            DbError::Url(_) | DbError::Deposed(_) | DbError::TwoHomes(_) | DbError::Unsuitable(_) => false,
         }
     }
 }

@@ -42,6 +42,22 @@ BEGIN
     END IF;
 END $$";
 
+/// Called once per node: makes the role that owns what is installed there.
+const CREATE_OWNER: &str = "
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = 'yardmaster_owner') THEN
+        BEGIN
+            CREATE ROLE yardmaster_owner NOLOGIN;
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN
+            NULL;
+        END;
+    END IF;
+    IF NOT pg_catalog.pg_has_role('yardmaster_owner', 'USAGE') THEN
+        EXECUTE pg_catalog.format('GRANT yardmaster_owner TO %I', current_user);
+    END IF;
+END $$";
+
 /// Who owns the schema, if it exists.
 const SCHEMA_OWNER: &str = "
 SELECT r.rolname::text FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid = n.nspowner
@@ -87,40 +103,13 @@ pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
     let (mut client, _) = connect::connect(config, Purpose::Migrate).await?;
     check_server(&client).await?;
     // Nothing is locked when nothing is to do: anybody could squat on the lock.
-    if owner(&client).await?.as_deref() == Some("yardmaster_owner") {
+    if schema_owner(&client).await?.as_deref() == Some("yardmaster_owner") {
         let (from, own) = (check_version(&client).await?, own_version());
         if from == own {
             return Ok(Migrated { from, to: own });
         }
     }
-    // The scans of these statements are catalogs and one-row tables; the service's plan settings do not matter.
-    client
-        .batch_execute("SET lock_timeout = '10s'")
-        .await
-        .map_err(DbError::postgres("prepare the migration"))?;
-    lock(&client).await?;
-
-    let owner = owner(&client).await?;
-    client.batch_execute(CREATE_ROLES).await.map_err(DbError::postgres(
-        "create the roles yardmaster_owner, yardmaster_user, yardmaster_monitor and yardmaster_admin (needs CREATEROLE, once)",
-    ))?;
-    match owner {
-        None => client
-            .batch_execute(CREATE_SCHEMA)
-            .await
-            .map_err(DbError::postgres("create the schema yardmaster"))?,
-        Some(owner) if owner == "yardmaster_owner" => {}
-        Some(owner) => {
-            return Err(DbError::Unsuitable(format!(
-                "schema yardmaster exists but belongs to role \"{owner}\", not to yardmaster_owner: it is not ours; rename or drop it"
-            )));
-        }
-    }
-    client
-        .batch_execute("SET ROLE yardmaster_owner")
-        .await
-        .map_err(DbError::postgres("become yardmaster_owner"))?;
-
+    prepare(&client, CREATE_ROLES).await?;
     let from = applied(&client).await?;
     let own = own_version();
     if from > own {
@@ -141,6 +130,57 @@ pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
     Ok(Migrated { from, to: own })
 }
 
+/// Takes the lock, makes the roles and the schema, and becomes their owner.
+async fn prepare(client: &Client, create_roles: &str) -> Result<(), DbError> {
+    // The scans of these statements are catalogs and one-row tables; the service's plan settings do not matter.
+    client
+        .batch_execute("SET lock_timeout = '10s'")
+        .await
+        .map_err(DbError::postgres("prepare the migration"))?;
+    lock(client).await?;
+
+    let owner = schema_owner(client).await?;
+    client
+        .batch_execute(create_roles)
+        .await
+        .map_err(DbError::postgres("create the roles of yardmaster (needs CREATEROLE, once)"))?;
+    match owner {
+        None => client
+            .batch_execute(CREATE_SCHEMA)
+            .await
+            .map_err(DbError::postgres("create the schema yardmaster"))?,
+        Some(owner) if owner == "yardmaster_owner" => {}
+        Some(owner) => {
+            return Err(DbError::Unsuitable(format!(
+                "schema yardmaster exists but belongs to role \"{owner}\", not to yardmaster_owner: it is not ours; rename or drop it"
+            )));
+        }
+    }
+    client
+        .batch_execute("SET ROLE yardmaster_owner")
+        .await
+        .map_err(DbError::postgres("become yardmaster_owner"))?;
+    Ok(())
+}
+
+/// Installs the record table on a node that has no catalog: the steps in order, each a transaction, with a history table
+/// of their own.
+///
+/// # Errors
+/// As [`migrate`]; what says how to help names the rights that are missing.
+pub(super) async fn install(config: &Config, history: &str, steps: &[(&str, &str)]) -> Result<(), DbError> {
+    let (mut client, _) = connect::connect(config, Purpose::Migrate).await?;
+    check_server(&client).await?;
+    prepare(&client, CREATE_OWNER).await?;
+    let steps: Result<Vec<_>, _> =
+        steps.iter().map(|(name, sql)| refinery::Migration::unapplied(name, sql)).collect();
+    let steps = steps.map_err(|e| DbError::Unsuitable(format!("read the steps of a node: {e}")))?;
+    let mut runner = refinery::Runner::new(&steps);
+    runner.set_migration_table_name(history);
+    let installed = runner.run_async(&mut client).await;
+    installed.map(drop).map_err(|e| DbError::Busy(format!("install completion records: {}", chain(&e))))
+}
+
 /// The catalog's version, 0 without one; refuses a newer one.
 ///
 /// # Errors
@@ -157,7 +197,8 @@ fn newer(found: i32, own: i32) -> DbError {
     ))
 }
 
-async fn owner(client: &Client) -> Result<Option<String>, DbError> {
+/// Who owns the schema, if it is there.
+pub(super) async fn schema_owner(client: &Client) -> Result<Option<String>, DbError> {
     let row = client.query_opt(SCHEMA_OWNER, &[]).await.map_err(DbError::postgres("look for the schema"))?;
     Ok(row.map(|row| row.get(0)))
 }

@@ -3,6 +3,8 @@
 //! The service's own connections: [`connect`] opens them, [`migrate`] brings the catalog up to date, [`listen`] hears
 //! hints, [`catalog`] is the leader's work, sent by [`pipeline`]s.
 //!
+//! [`node`] is what the service knows of a database where commands run: its records and backends.
+//!
 //! People's connections: [`client`] opens one and says precisely why it cannot; [`inspect`] is what the command line asks.
 //!
 //! Owners' sessions, bottom up: [`target`] says where a node is, [`dial`] connects to it; [`report`] reads error fields;
@@ -24,6 +26,7 @@ pub mod inspect;
 pub mod listen;
 pub mod login;
 pub mod migrate;
+pub mod node;
 pub mod passwords;
 pub mod pipeline;
 pub mod record;
@@ -39,6 +42,7 @@ pub use cancel::Canceller;
 pub use client_error::{ConnectError, ConnectFault, Place};
 pub use error::DbError;
 pub use login::{OpenError, open};
+pub use node::{Node, Nodes, Site};
 pub use record::TicketKeys;
 pub use session::Session;
 pub use target::{Target, TargetError};

@@ -24,6 +24,7 @@ use super::attempt::{AttemptEnd, Completion, Order};
 use super::cancel::{Canceller, Gate};
 use super::dial::{Address, Stream};
 use super::login::{self, OpenError};
+use super::node::Site;
 use super::replies::{Heard, SharedReplies, lock};
 use super::tap::Tap;
 use super::verdict::{self, Circumstances, TRANSACTIONAL_PHASES};
@@ -93,6 +94,7 @@ pub struct Session {
     uses: u32,
     gate: Arc<Gate>,
     sound: bool,
+    site: Option<Arc<Site>>,
 }
 
 impl std::fmt::Debug for Session {
@@ -128,7 +130,18 @@ impl Session {
             uses: 0,
             gate: Arc::default(),
             sound: true,
+            site: None,
         }
+    }
+
+    /// Says that it is logged in to this database of a node, and not at home.
+    pub fn at(self, site: Option<Arc<Site>>) -> Self {
+        Self { site, ..self }
+    }
+
+    /// The node's database; `None` for home.
+    pub fn site(&self) -> Option<&Site> {
+        self.site.as_deref()
     }
 
     /// What the server said of it when it was opened.

@@ -73,6 +73,8 @@ pub struct LostOffice;
 pub struct Resolve {
     /// The attempt.
     pub task: ClaimedTask,
+    /// The node it was claimed for; empty for home.
+    pub node: String,
     /// How long its backend may go on before it is ended: zero for a transactional command.
     pub patience: Duration,
 }
@@ -84,7 +86,7 @@ pub enum Resolved {
     Committed,
     /// Its backend is gone and `revoked` stands under its key: a transactional attempt never happened.
     Revoked {
-        /// The start of the home server, to tell a restart from somebody's `pg_terminate_backend`.
+        /// The start of the node's server, to tell a restart from somebody's `pg_terminate_backend`.
         server_started: Option<jiff::Timestamp>,
     },
     /// The office is over; another leader decides.
@@ -92,9 +94,16 @@ pub enum Resolved {
 }
 
 /// End a backend of an attempt, if it is still the one that is meant.
-#[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Message, Clone, PartialEq, Eq, Debug)]
 #[rtype(result = "()")]
-pub struct EndBackend(pub Backend);
+pub struct EndBackend {
+    /// The backend.
+    pub backend: Backend,
+    /// The node of the attempt.
+    pub node: String,
+    /// The database in which it runs; `None` is home.
+    pub site: Option<uuid::Uuid>,
+}
 
 /// Ask for the cancellation of jobs, as `job_cancel` does. Answers whether the requests were committed.
 #[derive(Message, Clone, PartialEq, Eq, Debug)]

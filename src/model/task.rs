@@ -47,6 +47,8 @@ pub struct ClaimedTask {
     /// Why the owner, as the catalog finds it at the claim, may not run tasks any more: dropped, renamed, not allowed
     /// to log in or to connect. A session that is still open says nothing about that.
     pub owner_trouble: Option<String>,
+    /// The site of that server process; `None` is home.
+    pub site: Option<Uuid>,
 }
 
 /// How an attempt ended, as its Executor learned it. Data, not an error.

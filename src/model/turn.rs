@@ -6,6 +6,8 @@
 
 use std::time::Duration;
 
+use uuid::Uuid;
+
 use super::{Backend, ClaimedTask, JobId, JobStatus, Lane, LaneId, QueueKey, Settlement, TaskId};
 
 /// A ready session offered to a lane: the claim records its backend before a byte of the command is sent.
@@ -15,6 +17,8 @@ pub struct Offer {
     pub lane: LaneId,
     /// The session's backend; `None` when the owner cannot log in, and the claimed task is to fail with that reason.
     pub backend: Option<Backend>,
+    /// The site of the backend; `None` is home.
+    pub site: Option<Uuid>,
 }
 
 /// Asks for the next ready tasks of a lane.

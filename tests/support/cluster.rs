@@ -79,19 +79,27 @@ impl Private {
 /// The server, started at the first call.
 pub fn cluster() -> &'static Private {
     static CLUSTER: OnceLock<Private> = OnceLock::new();
-    CLUSTER.get_or_init(|| {
-        let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(async {
-                let (cluster, private) = start(&[("max_connections", "500")]).await;
-                tell.send(private).unwrap();
-                std::future::pending::<()>().await;
-                drop(cluster);
-            });
+    CLUSTER.get_or_init(started)
+}
+
+/// Two more that all tests of the binary share, for databases of nodes: `0` or `1`.
+pub fn another(which: usize) -> &'static Private {
+    static OTHERS: [OnceLock<Private>; 2] = [OnceLock::new(), OnceLock::new()];
+    OTHERS[which].get_or_init(started)
+}
+
+fn started() -> Private {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (cluster, private) = start(&[("max_connections", "500")]).await;
+            tell.send(private).unwrap();
+            std::future::pending::<()>().await;
+            drop(cluster);
         });
-        told.recv().expect("the private PostgreSQL starts")
-    })
+    });
+    told.recv().expect("the private PostgreSQL starts")
 }
 
 /// A server of one's own, for tests that stop it, with settings of its own. It ends when the `Cluster` is dropped.

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! - [`cluster`]: one private PostgreSQL for each test binary; it ends with the process, however that ends.
+//! - [`another`]: two more of the same kind.
 //! - [`own`]: another one, for a test that stops or starves it.
 //! - [`Db`]: a database of its own for each test, with the catalog, as people see it: alice and bob submit, carol may
 //!   nothing, the superuser looks. The service logs in as `yard_service`, with the rights that the manual names.
@@ -22,7 +23,7 @@ mod proxy;
 mod service;
 mod wait;
 
-pub use cluster::{Private, cluster, own};
+pub use cluster::{Private, another, cluster, own};
 pub use db::{Db, Task};
 pub use proxy::{Proxy, Weather};
 pub use service::{Launch, Service, yardmaster};

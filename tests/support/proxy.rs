@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
+use super::cluster::Private;
 use super::db::Db;
 
 /// How a connection is treated.
@@ -41,9 +42,14 @@ pub struct Proxy {
 impl Proxy {
     /// A fair network in front of the server of `db`.
     pub fn before(db: &Db) -> Proxy {
+        Proxy::of(db.cluster)
+    }
+
+    /// A fair network in front of this server.
+    pub fn of(server: &Private) -> Proxy {
         let folder = tempfile::Builder::new().prefix("ym-proxy-").tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(".s.PGSQL.5432")).unwrap();
-        let server = db.cluster.socket.join(format!(".s.PGSQL.{}", db.cluster.port()));
+        let server = server.socket.join(format!(".s.PGSQL.{}", server.port()));
         let rules = Arc::new(watch::Sender::new(Rules::new()));
         let connections = Arc::new(Mutex::new(0));
         let (for_all, count) = (Arc::clone(&rules), Arc::clone(&connections));

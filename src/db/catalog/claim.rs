@@ -14,10 +14,10 @@ use crate::model::{Backend, ClaimedTask, JobId, LaneId, LiveAttempt, Offer, Queu
 /// `task_state_ready`. Answers the place of the offer (from 1) and the claimed task.
 pub const CLAIM: &str = "
 WITH offer AS (
-    SELECT o.lane, o.pid, o.backend_start, o.floor_rank, o.floor_task, o.place,
+    SELECT o.lane, o.pid, o.backend_start, o.site, o.floor_rank, o.floor_task, o.place,
            row_number() OVER (PARTITION BY o.lane ORDER BY o.place) AS k
-      FROM unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::integer[], $5::bigint[]) WITH ORDINALITY
-           AS o(lane, pid, backend_start, floor_rank, floor_task, place)
+      FROM unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::integer[], $5::bigint[], $6::uuid[]) WITH ORDINALITY
+           AS o(lane, pid, backend_start, floor_rank, floor_task, site, place)
 ), pick AS MATERIALIZED (
     SELECT d.lane, t.task_id, row_number() OVER (PARTITION BY d.lane ORDER BY t.queue_rank, t.task_id) AS k
       FROM (SELECT o.lane, count(*) AS n, min(o.floor_rank) AS floor_rank, min(o.floor_task) AS floor_task FROM offer o GROUP BY o.lane) d
@@ -27,12 +27,12 @@ WITH offer AS (
             ORDER BY s.queue_rank, s.task_id LIMIT d.n) t
 ), claimed AS (
     UPDATE yardmaster.task_state s
-       SET status = 'running', ready = false, attempt = least(s.attempt, 2147483646) + 1, pid = o.pid, backend_start = o.backend_start,
+       SET status = 'running', ready = false, attempt = least(s.attempt, 2147483646) + 1, pid = o.pid, backend_start = o.backend_start, site = o.site,
            started_at = now(), not_before = NULL, finished_at = NULL
       FROM pick p JOIN offer o ON o.lane = p.lane AND o.k = p.k
      WHERE s.task_id = p.task_id
     RETURNING s.task_id, s.job_id, s.lane, s.attempt, s.series, s.retry_count, s.interruptions, s.pid, s.backend_start,
-              s.command, o.place
+              s.site, s.command, o.place
 ), begun AS (
     UPDATE yardmaster.job_state j
        SET started_at = now(), deadline = now() + c.timeout,
@@ -48,8 +48,9 @@ SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, co
             WHEN NOT r.rolcanlogin THEN format('ERROR: role %I is not permitted to log in', l.owner)
             WHEN r.rolsuper AND EXISTS (SELECT FROM yardmaster.published p WHERE p.key = 'allow_superuser_owners' AND p.value = 'false')
                  THEN format('ERROR: role %I is a superuser and may not own tasks', l.owner)
-            WHEN NOT has_database_privilege(r.oid, current_database(), 'CONNECT')
-                 THEN format('ERROR: role %I may not connect to database %I', l.owner, current_database()) END
+            WHEN c.site IS NULL AND NOT has_database_privilege(r.oid, current_database(), 'CONNECT')
+                 THEN format('ERROR: role %I may not connect to database %I', l.owner, current_database()) END,
+       c.site
   FROM claimed c JOIN yardmaster.lane l ON l.lane = c.lane LEFT JOIN pg_roles r ON r.oid = l.owner_oid
   JOIN yardmaster.task_spec t ON t.task_id = c.task_id JOIN yardmaster.job_spec j ON j.job_id = c.job_id";
 
@@ -58,7 +59,7 @@ SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, co
 pub const LIVE: &str = "
 SELECT 0::bigint, s.job_id, s.task_id, s.attempt, s.series, t.task_key, s.lane, coalesce(s.command, t.command),
        CASE WHEN j.retry IS NULL THEN t.retry WHEN t.retry IS NULL THEN j.retry ELSE j.retry || t.retry END,
-       (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, s.retry_count, s.interruptions, s.pid, s.backend_start, NULL::text,
+       (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, s.retry_count, s.interruptions, s.pid, s.backend_start, NULL::text, s.site,
        l.node, l.nodes, s.status = 'cancelling'
   FROM yardmaster.task_state s JOIN yardmaster.task_spec t ON t.task_id = s.task_id
   JOIN yardmaster.job_spec j ON j.job_id = s.job_id JOIN yardmaster.lane l ON l.lane = s.lane
@@ -90,6 +91,8 @@ pub struct Offers {
     pub floor_rank: Vec<i32>,
     /// Floors' tasks.
     pub floor_task: Vec<i64>,
+    /// Sites of backends that are not at home.
+    pub site: Vec<Option<uuid::Uuid>>,
 }
 
 impl Offers {
@@ -103,6 +106,7 @@ impl Offers {
             out.start.push(offer.backend.map(|b| b.start));
             out.floor_rank.push(floor.rank);
             out.floor_task.push(floor.task.0);
+            out.site.push(offer.site);
         }
         out
     }
@@ -130,11 +134,12 @@ pub fn claimed(row: &Row) -> (usize, ClaimedTask) {
         interruptions: row.get(12),
         backend,
         owner_trouble: row.get(15),
+        site: row.get(16),
     };
     (usize::try_from(place - 1).unwrap_or(0), task)
 }
 
 /// Maps a row of [`LIVE`].
 pub fn live(row: &Row) -> LiveAttempt {
-    LiveAttempt { claimed: claimed(row).1, node: row.get(16), nodes: row.get(17), cancelling: row.get(18) }
+    LiveAttempt { claimed: claimed(row).1, node: row.get(17), nodes: row.get(18), cancelling: row.get(19) }
 }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio_postgres::Client;
 
 use super::super::error::DbError;
+use super::super::node::Node;
 use super::leadership::{self, Office};
 
 /// Tasks removed in one batch, of as many jobs as it takes.
@@ -57,6 +58,28 @@ DELETE FROM yardmaster.record r
                                                WHERE s.task_id = o.task_id AND s.status IN ('running', 'cancelling'))
                             LIMIT $2))";
 
+/// How often the records on nodes are looked over.
+pub const NODES_EVERY: Duration = Duration::from_secs(60);
+
+/// On a node: up to `$2` records older than `$1` seconds.
+const OLD_ON_NODE: &str = "
+SELECT r.task_id, r.task_key, r.series, r.written_at < now() - $3::float8 * interval '1 second' FROM yardmaster.record r
+ WHERE r.written_at < now() - $1::float8 * interval '1 second' LIMIT $2";
+
+/// At home: which of these tasks (`$1`, `$2` their keys) are ours and not running, so that nobody asks for their records.
+const OURS_AT_REST: &str = "
+SELECT g.place FROM unnest($1::bigint[], $2::uuid[]) WITH ORDINALITY AS g(task_id, task_key, place)
+  JOIN yardmaster.task_spec t ON t.task_id = g.task_id AND t.task_key = g.task_key
+  JOIN yardmaster.task_state s ON s.task_id = g.task_id AND s.status NOT IN ('running', 'cancelling')";
+
+/// On a node: removes these records.
+const REMOVE_ON_NODE: &str = "
+DELETE FROM yardmaster.record r USING unnest($1::bigint[], $2::uuid[], $3::integer[]) AS g(task_id, task_key, series)
+ WHERE r.task_id = g.task_id AND r.task_key = g.task_key AND r.series = g.series RETURNING 1";
+
+/// A node may serve several installations, and each knows its own tasks only: what nobody claims goes after this long.
+const UNCLAIMED: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// Tables that are more than twice as large as when they were last analyzed. Plans are made from statistics and kept, and
 /// autovacuum comes by once a minute only: too late for who submits 100,000 tasks into an empty catalog.
 const GROWN: &str = "
@@ -74,8 +97,15 @@ const ANALYZE: [(&str, &str); 5] = [
 ];
 
 /// The statements of this family, for the test that prepares them all.
-pub const STATEMENTS: &[(&str, &str)] =
-    &[("JOBS", JOBS), ("EMPTY_JOBS", EMPTY_JOBS), ("RECORDS", RECORDS), ("GROWN", GROWN)];
+pub const STATEMENTS: &[(&str, &str)] = &[
+    ("JOBS", JOBS),
+    ("EMPTY_JOBS", EMPTY_JOBS),
+    ("RECORDS", RECORDS),
+    ("OLD_ON_NODE", OLD_ON_NODE),
+    ("OURS_AT_REST", OURS_AT_REST),
+    ("REMOVE_ON_NODE", REMOVE_ON_NODE),
+    ("GROWN", GROWN),
+];
 
 /// How long things are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +147,38 @@ pub async fn sweep(client: &mut Client, office: Office, keep: Keep) -> Result<bo
         tracing::debug!(tasks, jobs = empty.len(), records, "removed what is past its retention");
     }
     Ok(tasks == BATCH || empty.len() >= 100 || records == BATCH.unsigned_abs())
+}
+
+/// Removes one batch of records from a node, of tasks that are not running; says whether there may be more.
+///
+/// # Errors
+/// When the node or home cannot be asked.
+pub async fn sweep_node(node: &Node, home: &Client, keep: Duration) -> Result<bool, DbError> {
+    let unclaimed = keep.max(UNCLAIMED).as_secs_f64();
+    let old =
+        node.ask("look for old records", OLD_ON_NODE, &[&keep.as_secs_f64(), &BATCH, &unclaimed]).await?;
+    if old.is_empty() {
+        return Ok(false);
+    }
+    let keys = |i: usize| (old[i].get::<_, i64>(0), old[i].get::<_, uuid::Uuid>(1), old[i].get::<_, i32>(2));
+    let all = 0..old.len();
+    let (tasks, task_keys): (Vec<i64>, Vec<uuid::Uuid>) = all.clone().map(|i| (keys(i).0, keys(i).1)).unzip();
+    let rows = home
+        .query(OURS_AT_REST, &[&tasks, &task_keys])
+        .await
+        .map_err(DbError::postgres("look whose old records they are"))?;
+    let ours: Vec<i64> = rows.iter().map(|row| row.get(0)).collect();
+    let doomed = all.filter(|i| old[*i].get(3) || ours.contains(&(*i as i64 + 1)));
+    let (mut a, mut b, mut c) = (Vec::new(), Vec::new(), Vec::new());
+    for (task, key, series) in doomed.map(keys) {
+        a.push(task);
+        b.push(key);
+        c.push(series);
+    }
+    let removed = node.ask("remove old records", REMOVE_ON_NODE, &[&a, &b, &c]).await?.len();
+    tracing::debug!(node = node.name(), removed, "removed records past their retention");
+    // Records that nobody claims yet would be found again and again.
+    Ok(removed > 0 && old.len() as i64 == BATCH)
 }
 
 /// Brings the statistics of tables up to date that have grown much since they were last looked at.

@@ -73,6 +73,7 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
         super::recover::STATEMENTS,
         request::STATEMENTS,
         super::retention::STATEMENTS,
+        crate::db::node::STATEMENTS,
     ];
     families.into_iter().flatten().copied().collect()
 }
@@ -253,7 +254,10 @@ impl Catalog {
 
         // A turn that only settles what the records prove and claims for home need not wait for the disk: a crash that
         // loses it also ends the claimed backends, and recovery reads the records. Everything else must be durable.
-        let lazy = admission.is_none() && turn.settlements.iter().all(|x| matches!(x.ending, Ending::Done));
+        let at_home = turn.offers.iter().all(|offer| offer.site.is_none());
+        let lazy = at_home
+            && admission.is_none()
+            && turn.settlements.iter().all(|x| matches!(x.ending, Ending::Done));
         let begin = if lazy {
             "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL synchronous_commit = off"
         } else {
@@ -319,7 +323,11 @@ impl Catalog {
         }
         let claimed = (!turn.offers.is_empty()).then(|| {
             let o = &offers;
-            pipe.query("claim tasks", &s.claim, &[&o.lane, &o.pid, &o.start, &o.floor_rank, &o.floor_task])
+            pipe.query(
+                "claim tasks",
+                &s.claim,
+                &[&o.lane, &o.pid, &o.start, &o.floor_rank, &o.floor_task, &o.site],
+            )
         });
         let windowed = (!turn.windows.is_empty()).then(|| {
             let w = &windows;

@@ -165,7 +165,7 @@ impl Yard {
         for (i, (want, answer)) in round.wants.iter().zip(&round.answers).enumerate() {
             match (answer, want.ready) {
                 (Answer::Granted, _) if self.sessions.can_lend(&want.key) => {
-                    round.turn.offers.push(Offer { lane: want.lane, backend: None });
+                    round.turn.offers.push(Offer { lane: want.lane, backend: None, site: None });
                     round.turn.floors.push(self.lanes.floor(want.lane));
                     let refusal = self.sessions.lend(&want.key);
                     round.seats.push(Seat { want: i, key: want.key.clone(), refusal });

@@ -88,6 +88,7 @@ impl Catalog {
             retry_count: task.retries,
             interruptions: 0,
             owner_trouble: None,
+            site: None,
             backend: task.backend,
         }
     }
@@ -148,7 +149,7 @@ impl Catalog {
                 .or_insert(QueueKey { rank: 0, task: TaskId(id) });
         }
         reply.readied = first.into_iter().collect();
-        for (i, Offer { lane, backend }) in turn.offers.iter().enumerate().filter(|_| claims) {
+        for (i, Offer { lane, backend, site: _ }) in turn.offers.iter().enumerate().filter(|_| claims) {
             let Some(key) = self.ready(*lane, None).first().copied() else { continue };
             if let Some(task) = self.tasks.get_mut(&key.task.0) {
                 task.status = TaskStatus::Running;
@@ -258,7 +259,7 @@ impl Handler<Resolve> for FakeLedger {
 impl Handler<EndBackend> for FakeLedger {
     type Result = ();
 
-    fn handle(&mut self, EndBackend(backend): EndBackend, _: &mut Self::Context) {
+    fn handle(&mut self, EndBackend { backend, .. }: EndBackend, _: &mut Self::Context) {
         self.catalog().ended.push(backend);
     }
 }

@@ -422,6 +422,7 @@ impl World {
             retry_count: 0,
             interruptions: 0,
             owner_trouble: None,
+            site: None,
             backend: None,
         }
     }

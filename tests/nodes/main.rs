@@ -1,0 +1,12 @@
+//! Nodes: the real service with a home and databases on other servers. Each test names the scenario of the acceptance
+//! list that it carries.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod doubt;
+mod exactly_once;
+mod node;
+mod targets;
