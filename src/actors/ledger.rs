@@ -17,7 +17,7 @@ use std::time::Duration;
 use actix::{Actor, AsyncContext, Context, Handler, Recipient, ResponseFuture, WrapFuture};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
 use super::resolving::{self, Desk};
 use crate::db::catalog::leadership::{self, Office};
@@ -25,7 +25,7 @@ use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover;
 use crate::db::catalog::retention::{self, Keep};
 use crate::db::catalog::{Catalog, request};
-use crate::db::connect::{self, Purpose};
+use crate::db::connect::{self, Access, Purpose};
 use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
 use crate::messages::{
     EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker,
@@ -72,7 +72,7 @@ pub struct Superiors {
 
 impl Ledger {
     /// A Ledger of the catalog in the database that `config` names. `nodes` are where attempts run beside it.
-    pub fn new(config: Config, settings: Settings, nodes: Rc<Nodes>, superiors: Superiors) -> Ledger {
+    pub fn new(config: Access, settings: Settings, nodes: Rc<Nodes>, superiors: Superiors) -> Ledger {
         // One turn at a time: the Monitor waits for each. One place is enough, and a bound.
         let (turns, queue) = mpsc::channel(1);
         let (desk_sender, desk) = watch::channel(None);
@@ -183,7 +183,7 @@ impl Handler<Release> for Ledger {
 
 /// Keeps the office: the loop behind the actor.
 struct Keeper {
-    config: Config,
+    config: Access,
     settings: watch::Receiver<Settings>,
     superiors: Superiors,
     turns: mpsc::Receiver<Queued>,
@@ -323,7 +323,7 @@ impl Keeper {
         outage.end();
         let sweeping = sweep(janitor, office, self.settings.clone());
         let sweeping_nodes = sweep_nodes(control, Rc::clone(&self.nodes), self.settings.clone());
-        let place = connect::place(&self.config);
+        let place = self.config.to_string();
         tokio::select! {
             term = self.serve(&mut catalog) => term,
             // Beside the turns: a slow one must not make a living leader look dead.

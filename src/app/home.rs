@@ -1,9 +1,8 @@
 //! The home database: the one that settings name, or a private PostgreSQL that we start and keep.
 
-use tokio_postgres::Config;
-
 use super::AppError;
 use crate::cluster::{Binaries, Cluster, ClusterOptions, StopMode};
+use crate::db::connect::Access;
 use crate::db::{bootstrap, connect};
 use crate::settings::Settings;
 
@@ -43,7 +42,7 @@ impl Home {
     ///
     /// # Errors
     /// When the URL cannot be parsed.
-    pub fn config(&self) -> Result<Config, AppError> {
+    pub fn config(&self) -> Result<Access, AppError> {
         Ok(connect::parse_url(&self.service_url)?)
     }
 

@@ -7,7 +7,6 @@ use actix::{Actor, Addr, Context, Recipient};
 use futures::FutureExt;
 use tokio::signal::unix::SignalKind;
 use tokio::sync::{mpsc, watch};
-use tokio_postgres::Config;
 
 use super::AppError;
 use crate::actors::ledger::{Ledger, Superiors};
@@ -16,6 +15,7 @@ use crate::actors::node_limiter::NodeLimiter;
 use crate::actors::sessions::DbSessions;
 use crate::actors::signals::SignalActor;
 use crate::actors::waker::Waker;
+use crate::db::connect::Access;
 use crate::db::{DbError, Nodes, listen};
 use crate::messages::{CancelAll, Release, Terminate};
 use crate::settings::{Settings, SettingsError};
@@ -56,7 +56,7 @@ impl Service {
     ///
     /// `applied` hears the settings of each reload.
     pub fn start(
-        config: Config,
+        config: Access,
         home_url: String,
         settings: &Settings,
         applied: Rc<dyn Fn(&Settings)>,

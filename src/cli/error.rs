@@ -105,8 +105,9 @@ impl CliError {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Connect(e) => match e.fault {
-                ConnectFault::BadUrl | ConnectFault::TlsUnsupported => Exit::Usage,
-                ConnectFault::UnknownHost
+                ConnectFault::BadUrl => Exit::Usage,
+                ConnectFault::Tls
+                | ConnectFault::UnknownHost
                 | ConnectFault::NothingListening
                 | ConnectFault::SocketDenied
                 | ConnectFault::NoAnswer

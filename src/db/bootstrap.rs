@@ -1,8 +1,8 @@
 //! Makes a private server ready: the service's own role and database. Only for a server that is ours alone.
 
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
-use super::connect::{self, Purpose};
+use super::connect::{self, Access, Purpose};
 use super::error::DbError;
 
 /// The login role of the service on a private server. It is a superuser there, since tasks may be owned by one, whose
@@ -26,7 +26,7 @@ const CREATE_DATABASE: &str = "CREATE DATABASE yardmaster";
 ///
 /// # Errors
 /// When the server cannot be reached or refuses.
-pub async fn bootstrap(admin: &Config) -> Result<(), DbError> {
+pub async fn bootstrap(admin: &Access) -> Result<(), DbError> {
     let (client, _): (Client, _) = connect::connect(admin, Purpose::Migrate).await?;
     client.batch_execute(ROLE).await.map_err(DbError::postgres("create the role yardmaster"))?;
     let found = client

@@ -28,8 +28,8 @@ impl fmt::Display for Place {
 pub enum ConnectFault {
     /// The URL cannot be read.
     BadUrl,
-    /// TLS is demanded, which this version does not speak.
-    TlsUnsupported,
+    /// TLS is demanded, and what the server has does not do.
+    Tls,
     /// The host's name has no address.
     UnknownHost,
     /// The host, or the socket folder, is there, but nothing listens.
@@ -88,7 +88,7 @@ impl ConnectFault {
     fn words(self) -> &'static str {
         match self {
             Self::BadUrl => "the database URL cannot be read",
-            Self::TlsUnsupported => "TLS is demanded, which is not supported yet",
+            Self::Tls => "TLS could not be agreed upon",
             Self::UnknownHost => "the host name is unknown",
             Self::NothingListening => "nothing is listening there",
             Self::SocketDenied => "the socket may not be opened by this user",
@@ -112,7 +112,7 @@ impl ConnectFault {
             Self::BadUrl => {
                 "write postgres://USER:PASSWORD@HOST:PORT/DATABASE, with @ : / of the password as %40 %3A %2F"
             }
-            Self::TlsUnsupported => "use sslmode=prefer or disable, or a local socket or tunnel",
+            Self::Tls => "check sslmode, sslrootcert, and the names in the server's certificate",
             Self::UnknownHost => "check the spelling of the host in --database, DATABASE_URL or PGHOST",
             Self::NothingListening => {
                 "start PostgreSQL there, or check host and port (its listen_addresses, for another machine)"

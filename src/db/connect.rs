@@ -3,12 +3,19 @@
 //! `search_path` is empty, so a name that is not qualified fails loudly; plans are kept to nested loops over
 //! indexes: that is how the leader's statements are meant to run, whatever the statistics say on the day they are prepared.
 
+use std::fmt;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls};
+use tokio::time::timeout;
+use tokio_postgres::tls::NoTlsStream;
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls};
 
+use super::dial::{Address, Stream};
 use super::error::DbError;
+use super::target::{self, Target, TargetError};
+
+const IS_STANDBY: &str = "SELECT pg_catalog.pg_is_in_recovery()";
 
 /// How long a service connection may take to open.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,19 +70,39 @@ impl Purpose {
     }
 }
 
+/// Where a database is, and as whom the service logs in there.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Access {
+    login: Config,
+    target: Target,
+}
+
+impl Access {
+    /// The login role, if it is named.
+    pub fn user(&self) -> Option<&str> {
+        self.login.get_user()
+    }
+}
+
+/// Names where it leads, without the password: `user@host:port/database`.
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (host, port) = self.target.first();
+        write!(f, "{}@{host}:{port}/{}", self.user().unwrap_or("?"), self.target.database())
+    }
+}
+
 /// Parses a libpq URL or key=value string; a password that is not in it is taken from PGPASSWORD.
 ///
 /// # Errors
 /// [`DbError::Url`] when it cannot be parsed; the text is not repeated, since it may hold a password.
-pub fn parse_url(url: &str) -> Result<Config, DbError> {
-    let mut config = url.parse::<Config>().map_err(|e| {
-        let reason = std::error::Error::source(&e).map(ToString::to_string).unwrap_or_else(|| e.to_string());
-        DbError::Url(format!(
-            "{reason}; expected postgresql://user@host:port/database or host=… user=… dbname=…"
-        ))
-    })?;
-    add_password(&mut config);
-    Ok(config)
+pub fn parse_url(url: &str) -> Result<Access, DbError> {
+    let bad = |e: TargetError| DbError::Url(e.to_string());
+    let (mut login, tls) = target::read(url).map_err(bad)?;
+    add_password(&mut login);
+    let target = Target::of(&login, tls).map_err(bad)?;
+    login.dbname(target.database());
+    Ok(Access { login, target })
 }
 
 /// Adds the password that libpq would add: that of PGPASSWORD, if there is none yet. Not for owners' sessions, which
@@ -88,41 +115,56 @@ pub(super) fn add_password(config: &mut Config) {
     }
 }
 
-/// Names where a configuration leads, without its password: `user@host:port/database`.
-pub fn place(config: &Config) -> String {
-    let host = config.get_hosts().first().map_or_else(
-        || "localhost".to_owned(),
-        |h| match h {
-            tokio_postgres::config::Host::Tcp(name) => name.clone(),
-            tokio_postgres::config::Host::Unix(path) => path.display().to_string(),
-        },
-    );
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    format!("{}@{host}:{port}/{}", config.get_user().unwrap_or("?"), config.get_dbname().unwrap_or("?"))
-}
-
-/// Opens a service connection and drives it until it ends or is dropped.
+/// Opens a service connection and drives it until it ends or is dropped; tries the addresses in order.
 ///
 /// Notifications, if wanted, arrive on the returned channel; it ends when the connection does. Its capacity is one:
 /// a notification is a hint, and one pending hint is as good as many, so the socket is always drained.
 ///
 /// # Errors
-/// [`DbError::Unreachable`] or [`DbError::Timeout`].
-pub async fn connect(config: &Config, purpose: Purpose) -> Result<(Client, mpsc::Receiver<()>), DbError> {
-    let mut config = config.clone();
+/// [`DbError::Unreachable`] or [`DbError::Timeout`], of the last address.
+pub async fn connect(access: &Access, purpose: Purpose) -> Result<(Client, mpsc::Receiver<()>), DbError> {
+    let mut config = access.login.clone();
     let options = format!(
         "{} {OPTIONS} -c statement_timeout={}",
         config.get_options().unwrap_or(""),
         purpose.statement_timeout_ms()
     );
     config.options(options.trim()).application_name(format!("yardmaster {}", purpose.name()));
-    config.connect_timeout(CONNECT_TIMEOUT).keepalives(true).keepalives_idle(Duration::from_secs(5));
-    let opened = tokio::time::timeout(CONNECT_TIMEOUT, config.connect(NoTls)).await;
-    let (client, mut connection) = match opened {
-        Ok(Ok(pair)) => pair,
-        Ok(Err(e)) => return Err(DbError::Unreachable { place: place(&config), reason: describe(&e) }),
-        Err(_) => return Err(DbError::Timeout { context: "connect", seconds: CONNECT_TIMEOUT.as_secs() }),
-    };
+    let unreachable = |reason: String| DbError::Unreachable { place: access.to_string(), reason };
+    let silent = |_| DbError::Timeout { context: "connect", seconds: CONNECT_TIMEOUT.as_secs() };
+    let found = timeout(CONNECT_TIMEOUT, access.target.addresses()).await.map_err(silent)?;
+    let mut trouble = unreachable("it has no address".to_owned());
+    for address in found.map_err(|e| unreachable(e.to_string()))? {
+        let login = log_in(&address, &config, purpose, access.target.wants_primary());
+        match timeout(CONNECT_TIMEOUT, login).await.map_err(silent) {
+            Ok(Ok(opened)) => return Ok(opened),
+            Ok(Err(reason)) => trouble = unreachable(reason),
+            Err(e) => trouble = e,
+        }
+    }
+    Err(trouble)
+}
+
+/// Logs in at one address; says in words why not.
+async fn log_in(
+    address: &Address,
+    config: &Config,
+    purpose: Purpose,
+    wants_primary: bool,
+) -> Result<(Client, mpsc::Receiver<()>), String> {
+    let stream = address.dial(CONNECT_TIMEOUT).await.map_err(|e| format!("{address}: {e}"))?;
+    let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(|e| describe(&e))?;
+    let hinted = drive(connection, purpose);
+    if wants_primary {
+        let answer = client.query_one(IS_STANDBY, &[]).await.map_err(|e| describe(&e))?;
+        if answer.get(0) {
+            return Err(format!("{address}: a standby, but target_session_attrs=read-write"));
+        }
+    }
+    Ok((client, hinted))
+}
+
+fn drive(mut connection: Connection<Stream, NoTlsStream>, purpose: Purpose) -> mpsc::Receiver<()> {
     let (hints, hinted) = mpsc::channel(1);
     tokio::spawn(async move {
         loop {
@@ -143,7 +185,7 @@ pub async fn connect(config: &Config, purpose: Purpose) -> Result<(Client, mpsc:
             }
         }
     });
-    Ok((client, hinted))
+    hinted
 }
 
 /// The whole story of a driver error in one line: the server's words, or the chain of causes.

@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Config;
-
-use super::connect::{self, Purpose};
+use super::connect::{self, Access, Purpose};
 use super::error::DbError;
 
 const LISTEN: &str = "LISTEN yardmaster";
@@ -19,7 +17,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 const MAX_BACK_OFF: Duration = Duration::from_secs(5);
 
 /// Listens for ever and calls `hint` whenever something may be new.
-pub async fn listen(config: Config, hint: impl Fn()) {
+pub async fn listen(config: Access, hint: impl Fn()) {
     let mut back_off = Duration::from_millis(100);
     loop {
         match once(&config, &hint, &mut back_off).await {
@@ -31,7 +29,7 @@ pub async fn listen(config: Config, hint: impl Fn()) {
     }
 }
 
-async fn once(config: &Config, hint: &impl Fn(), back_off: &mut Duration) -> Result<(), DbError> {
+async fn once(config: &Access, hint: &impl Fn(), back_off: &mut Duration) -> Result<(), DbError> {
     let (client, mut hints) = connect::connect(config, Purpose::Listen).await?;
     client.batch_execute(LISTEN).await.map_err(DbError::postgres("listen"))?;
     *back_off = Duration::from_millis(100);

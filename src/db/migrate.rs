@@ -6,9 +6,9 @@
 
 use std::time::Duration;
 
-use tokio_postgres::{Client, Config};
+use tokio_postgres::Client;
 
-use super::connect::{self, Purpose};
+use super::connect::{self, Access, Purpose};
 use super::error::DbError;
 
 mod embedded {
@@ -99,7 +99,7 @@ pub struct Migrated {
 /// # Errors
 /// [`DbError::Unsuitable`] for a server or schema that we cannot use, or a lock that is held too long; connection
 /// and SQL failures otherwise. Nothing is half done: each step is a transaction.
-pub async fn migrate(config: &Config) -> Result<Migrated, DbError> {
+pub async fn migrate(config: &Access) -> Result<Migrated, DbError> {
     let (mut client, _) = connect::connect(config, Purpose::Migrate).await?;
     check_server(&client).await?;
     // Nothing is locked when nothing is to do: anybody could squat on the lock.
@@ -168,7 +168,7 @@ async fn prepare(client: &Client, create_roles: &str) -> Result<(), DbError> {
 ///
 /// # Errors
 /// As [`migrate`]; what says how to help names the rights that are missing.
-pub(super) async fn install(config: &Config, history: &str, steps: &[(&str, &str)]) -> Result<(), DbError> {
+pub(super) async fn install(config: &Access, history: &str, steps: &[(&str, &str)]) -> Result<(), DbError> {
     let (mut client, _) = connect::connect(config, Purpose::Migrate).await?;
     check_server(&client).await?;
     prepare(&client, CREATE_OWNER).await?;

@@ -7,7 +7,7 @@
 //!
 //! People's connections: [`client`] opens one and says precisely why it cannot; [`inspect`] is what the command line asks.
 //!
-//! Owners' sessions, bottom up: [`target`] says where a node is, [`dial`] connects to it; [`report`] reads error fields;
+//! Owners' sessions, bottom up: [`target`] says where a node is, [`dial`] connects to it, by [`tls`] where wanted; [`report`] reads error fields;
 //! [`frames`] cuts the server's byte stream into messages and filters it into [`replies`]; [`tap`] puts that
 //! between the socket and tokio-postgres; [`login`] opens a session; [`session`] runs an attempt in it; [`verdict`]
 //! says from the replies how it ended; [`cancel`] interrupts it. [`record`] is the ticket of the completion record.
@@ -27,6 +27,7 @@ pub mod listen;
 pub mod login;
 pub mod migrate;
 pub mod node;
+mod parameters;
 pub mod passwords;
 pub mod pipeline;
 pub mod record;
@@ -35,6 +36,7 @@ pub mod report;
 pub mod session;
 pub mod tap;
 pub mod target;
+pub mod tls;
 pub mod verdict;
 
 pub use attempt::{AttemptEnd, AttemptName, Completion, Order};

@@ -5,12 +5,15 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use tokio::net::lookup_host;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode, TargetSessionAttrs};
 
-use super::dial::Address;
+use super::dial::{Address, Socket};
+use super::parameters;
+use super::tls::Tls;
 
 /// Where Debian's libpq looks for a socket when no host is given.
 const DEFAULT_SOCKET_DIR: &str = "/var/run/postgresql";
@@ -18,7 +21,7 @@ const DEFAULT_PORT: u16 = 5432;
 
 /// libpq's keywords that are not understood here; any other unknown word is not repeated in an error, because a badly
 /// quoted string shows pieces of its password as "keywords".
-const FOREIGN_KEYWORDS: [&str; 14] = [
+const FOREIGN_KEYWORDS: [&str; 11] = [
     "passfile",
     "service",
     "client_encoding",
@@ -27,9 +30,6 @@ const FOREIGN_KEYWORDS: [&str; 14] = [
     "gssencmode",
     "krbsrvname",
     "requirepeer",
-    "sslcert",
-    "sslkey",
-    "sslrootcert",
     "sslcrl",
     "sslcompression",
     "require_auth",
@@ -46,11 +46,12 @@ pub enum TargetError {
         /// What is wrong with it.
         reason: String,
     },
-    /// It demands TLS.
-    #[error(
-        "TLS is not supported yet: sslmode must be \"disable\" or \"prefer\" (the default), which connects without"
-    )]
-    Tls,
+    /// What it says of TLS cannot be.
+    #[error("invalid connection string: {reason}")]
+    Tls {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// No database and no user to name it after.
     #[error("the connection string names no database: add it, as in postgresql://host/database")]
     NoDatabase,
@@ -82,6 +83,7 @@ pub struct Target {
     database: String,
     options: Option<String>,
     read_write: bool,
+    tls: Arc<Tls>,
 }
 
 impl Target {
@@ -91,12 +93,15 @@ impl Target {
     /// # Errors
     /// See [`TargetError`].
     pub fn parse(text: &str) -> Result<Self, TargetError> {
-        let config: Config = text.parse().map_err(|e| syntax_error(&e))?;
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(TargetError::Tls);
-        }
+        let (config, tls) = read(text)?;
+        Self::of(&config, tls)
+    }
+
+    /// Where a connection string that is read already leads.
+    pub(super) fn of(config: &Config, tls: Tls) -> Result<Self, TargetError> {
         Ok(Self {
-            endpoints: endpoints(&config)?,
+            tls: Arc::new(tls),
+            endpoints: endpoints(config)?,
             database: config.get_dbname().or(config.get_user()).ok_or(TargetError::NoDatabase)?.to_owned(),
             options: config.get_options().map(str::to_owned),
             read_write: config.get_target_session_attrs() == TargetSessionAttrs::ReadWrite,
@@ -119,6 +124,16 @@ impl Target {
         }
     }
 
+    /// The first host, or socket folder, and its port, for people.
+    pub(super) fn first(&self) -> (String, u16) {
+        match self.endpoints.first() {
+            Some((Endpoint::Unix(dir), port)) => (dir.display().to_string(), *port),
+            Some((Endpoint::Numeric(ip), port)) => (ip.to_string(), *port),
+            Some((Endpoint::Name(name), port)) => (name.clone(), *port),
+            None => ("localhost".to_owned(), DEFAULT_PORT),
+        }
+    }
+
     /// The start-up options given by whoever wrote the string.
     pub fn options(&self) -> Option<&str> {
         self.options.as_deref()
@@ -137,11 +152,17 @@ impl Target {
         let mut found = Vec::new();
         let mut trouble = None;
         for (endpoint, port) in &self.endpoints {
+            let address =
+                |socket, host: &str| Address { socket, host: host.to_owned(), tls: Arc::clone(&self.tls) };
             match endpoint {
-                Endpoint::Unix(dir) => found.push(Address::Unix(dir.join(format!(".s.PGSQL.{port}")))),
-                Endpoint::Numeric(ip) => found.push(Address::Tcp(SocketAddr::new(*ip, *port))),
+                Endpoint::Unix(dir) => {
+                    found.push(address(Socket::Unix(dir.join(format!(".s.PGSQL.{port}"))), "localhost"));
+                }
+                Endpoint::Numeric(ip) => {
+                    found.push(address(Socket::Tcp(SocketAddr::new(*ip, *port)), &ip.to_string()));
+                }
                 Endpoint::Name(name) => match lookup_host((name.as_str(), *port)).await {
-                    Ok(addresses) => found.extend(addresses.map(Address::Tcp)),
+                    Ok(addresses) => found.extend(addresses.map(|at| address(Socket::Tcp(at), name))),
                     Err(e) => {
                         trouble = Some(io::Error::new(e.kind(), format!("host \"{name}\" not found: {e}")))
                     }
@@ -183,12 +204,19 @@ fn endpoint(host: &Host) -> Endpoint {
     }
 }
 
+/// Reads a connection string, TLS apart.
+pub(super) fn read(text: &str) -> Result<(Config, Tls), TargetError> {
+    let (rest, parameters) = parameters::split(text);
+    let tls = Tls::read(&parameters).map_err(|reason| TargetError::Tls { reason })?;
+    let mut config: Config = rest.parse().map_err(|e| syntax_error(&e))?;
+    config.ssl_mode(SslMode::Disable);
+    Ok((config, tls))
+}
+
 fn syntax_error(error: &tokio_postgres::Error) -> TargetError {
     let said = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
     let quoted = said.split('`').nth(1).unwrap_or_default();
-    let reason = if quoted == "sslmode" || (said.starts_with("unknown") && quoted.starts_with("ssl")) {
-        return TargetError::Tls;
-    } else if said.starts_with("invalid value for option") {
+    let reason = if said.starts_with("invalid value for option") {
         said // names one of the library's own words, never the value
     } else if FOREIGN_KEYWORDS.contains(&quoted) {
         format!("\"{quoted}\" is not supported")
@@ -236,7 +264,7 @@ mod tests {
             "host=h password=my s3cret",
             "postgresql://u:s3cret@h/d?s3cret=1",
             "postgresql://u:s3cret@h:nan/d",
-            "postgresql://u:s3cret@h/d?sslrootcert=x",
+            "postgresql://u:s3cret@h/d?sslmode=s3cret",
             "postgresql://u:s3cret@h/d?passfile=x",
             "postgresql://u:s3cret@/?port=1,2",
         ] {
@@ -247,9 +275,7 @@ mod tests {
 
     #[test]
     fn each_mistake_is_named() {
-        for mode in ["require", "verify-full"] {
-            assert_eq!(Target::parse(&format!("host=h dbname=d sslmode={mode}")), Err(TargetError::Tls));
-        }
+        assert!(matches!(Target::parse("host=h dbname=d sslmode=verify-full"), Err(TargetError::Tls { .. })));
         assert_eq!(Target::parse("host=h"), Err(TargetError::NoDatabase));
         let error = Target::parse("host=h dbname=d port=1,2").unwrap_err();
         assert_eq!(error, TargetError::Counts { hosts: 1, hostaddrs: 0, ports: 2 });

@@ -1,12 +1,11 @@
 //! Migrations, alone and beside one another.
 
-use tokio_postgres::Config;
-use yardmaster::db::connect::parse_url;
+use yardmaster::db::connect::{Access, parse_url};
 use yardmaster::db::migrate::{Migrated, migrate, own_version};
 
 use crate::support::{Db, Launch, yardmaster};
 
-fn config(db: &Db) -> Config {
+fn config(db: &Db) -> Access {
     parse_url(&db.url("yard_service")).unwrap()
 }
 

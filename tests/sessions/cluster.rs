@@ -44,11 +44,19 @@ pub fn cluster() -> &'static Cluster {
         become_postgres(&mut initdb);
         let made = initdb.output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let hba = "local all all trust\nhost all +passworded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
+        std::fs::write(dir.join("data/pg_ident.conf"), "yard yard-client certified_owner\n").unwrap();
+        certificates(&dir);
+        for name in ["server.crt", "server.key", "ca.crt"] {
+            std::fs::copy(dir.join(name), dir.join("data").join(name)).unwrap();
+            if let (true, Some(user)) = (root, &user) {
+                nix::unistd::chown(&dir.join("data").join(name), Some(user.uid), Some(user.gid)).unwrap();
+            }
+        }
+        let hba = "local all all trust\nhostssl all certified_owner 127.0.0.1/32 cert map=yard\nhost all certified_owner 127.0.0.1/32 reject\nhost all +passworded 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
         std::fs::write(dir.join("data/pg_hba.conf"), hba).unwrap();
 
         let script = "\"$1/postgres\" -D \"$2/data\" -k \"$2\" -p $3 -c listen_addresses=127.0.0.1 -c fsync=off \
-             -c max_connections=200 -c shared_buffers=64MB -c max_prepared_transactions=5 >\"$2/log\" 2>&1 & \
+             -c ssl=on -c ssl_ca_file=ca.crt -c max_connections=200 -c shared_buffers=64MB -c max_prepared_transactions=5 >\"$2/log\" 2>&1 & \
              server=$!; cat >/dev/null; kill -QUIT $server; wait $server; rm -rf \"$2\"";
         let mut shell = Command::new("sh");
         shell.args(["-c", script, "sh"]).arg(&bin).arg(&dir).arg(port.to_string());
@@ -64,6 +72,30 @@ pub fn cluster() -> &'static Cluster {
         });
         cluster
     })
+}
+
+/// An authority, a server's certificate for `localhost`, a client's, and another authority that signed nothing.
+fn certificates(dir: &Path) {
+    let openssl = |arguments: &str| {
+        let made = Command::new("openssl").args(arguments.split(' ')).current_dir(dir).output();
+        let made = made.expect("openssl is needed to make certificates: install the package openssl");
+        assert!(made.status.success(), "openssl {arguments}: {}", String::from_utf8_lossy(&made.stderr));
+    };
+    for ca in ["ca", "other"] {
+        openssl(&format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {ca}.key -out {ca}.crt -subj /CN={ca} -days 2"
+        ));
+    }
+    std::fs::write(dir.join("server.ext"), "subjectAltName=DNS:localhost\n").unwrap();
+    std::fs::write(dir.join("client.ext"), "subjectAltName=DNS:client\n").unwrap();
+    for (name, cn) in [("server", "localhost"), ("client", "yard-client")] {
+        openssl(&format!(
+            "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key -out {name}.csr -subj /CN={cn}"
+        ));
+        openssl(&format!(
+            "x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out {name}.crt -days 2 -extfile {name}.ext"
+        ));
+    }
 }
 
 fn binaries() -> PathBuf {
@@ -86,7 +118,7 @@ async fn prepare(cluster: &Cluster) {
     });
     let admin = admin.await.expect("the private PostgreSQL did not start");
     let roles = "CREATE ROLE yardmaster_owner; CREATE ROLE yardmaster_user; CREATE ROLE yardmaster_monitor; \
-                 CREATE ROLE yardmaster_admin; CREATE ROLE passworded";
+                 CREATE ROLE yardmaster_admin; CREATE ROLE passworded; CREATE ROLE certified_owner LOGIN";
     admin.batch_execute(roles).await.unwrap();
     admin.batch_execute("CREATE DATABASE yard").await.unwrap();
     let yard = try_admin(cluster, "yard").await.unwrap();

@@ -45,7 +45,9 @@ async fn a_cut_after_any_byte_is_never_a_wrong_answer() {
         let port = listener.local_addr().unwrap().port();
         let budget = Arc::new(AtomicUsize::new(usize::MAX));
         let proxied = tokio::spawn(proxy(listener, Arc::clone(&budget)));
-        let target = Target::parse(&format!("postgresql://127.0.0.1:{port}/{}", yard.database)).unwrap();
+        let target =
+            Target::parse(&format!("postgresql://127.0.0.1:{port}/{}?sslmode=disable", yard.database))
+                .unwrap();
         let mut s = open(&target, &yard.owner, None, LIMIT, 4096).await.unwrap();
 
         budget.store(bytes, Ordering::Relaxed);

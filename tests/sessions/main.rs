@@ -11,3 +11,4 @@ mod messages;
 mod opening;
 mod plain;
 mod sizes;
+mod tls;

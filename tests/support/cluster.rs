@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{OnceLock, mpsc};
 
-use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres::{Client, NoTls};
 use yardmaster::cluster::{Binaries, Cluster, ClusterOptions};
 use yardmaster::db::{connect, migrate};
 
@@ -143,7 +143,7 @@ async fn prepare(private: &Private) {
     for statement in ROLES.split_inclusive(';').filter(|s| !s.trim().is_empty()) {
         admin.batch_execute(statement).await.unwrap();
     }
-    let config: Config = connect::parse_url(&private.url("yard_service", TEMPLATE)).unwrap();
+    let config = connect::parse_url(&private.url("yard_service", TEMPLATE)).unwrap();
     migrate::migrate(&config).await.unwrap();
     admin.batch_execute(PEOPLE).await.unwrap();
 }

@@ -4,8 +4,9 @@
 //! what is installed and which it makes itself if it has CREATEROLE; and, as at home, `pg_read_all_stats` and
 //! `pg_signal_backend`. A database with a whole catalog (home itself, or the home of another installation) has it already.
 
-use tokio_postgres::{Client, Config, Row};
+use tokio_postgres::{Client, Row};
 
+use super::super::connect::Access;
 use super::super::error::DbError;
 use super::super::migrate;
 use super::super::record::TicketKeys;
@@ -45,7 +46,7 @@ pub const STATEMENTS: &[(&str, &str)] = &[("FOUND", FOUND), ("SITE", SITE)];
 ///
 /// # Errors
 /// [`DbError::Busy`] for a standby, and with the remedy when a right is missing; what installing said otherwise.
-pub(super) async fn check(client: &Client, config: &Config) -> Result<(), DbError> {
+pub(super) async fn check(client: &Client, config: &Access) -> Result<(), DbError> {
     // A schema that somebody prepared for us is refused, not used.
     if let Some(owner) = migrate::schema_owner(client).await?.filter(|owner| owner != "yardmaster_owner") {
         return Err(DbError::Busy(format!(

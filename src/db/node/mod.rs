@@ -19,10 +19,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, Row};
+use tokio_postgres::{Client, Row};
 use uuid::Uuid;
 
-use super::connect::{self, Purpose};
+use super::connect::{self, Access, Purpose};
 use super::error::DbError;
 use super::record::TicketKeys;
 
@@ -48,7 +48,7 @@ enum Lines {
     /// The office's own connection to home.
     Home(Rc<Client>),
     /// Opened when needed.
-    Own { config: Box<Config>, idle: RefCell<Vec<Client>>, room: Semaphore, site: RefCell<Option<Arc<Site>>> },
+    Own { config: Box<Access>, idle: RefCell<Vec<Client>>, room: Semaphore, site: RefCell<Option<Arc<Site>>> },
 }
 
 /// A database with completion records. See the module's documentation.
@@ -70,7 +70,7 @@ impl Node {
     }
 
     /// The node of this name, where `config` leads.
-    pub fn new(name: &str, config: Config) -> Node {
+    pub fn new(name: &str, config: Access) -> Node {
         let (idle, site) = (RefCell::default(), RefCell::default());
         let lines = Lines::Own { config: Box::new(config), idle, room: Semaphore::new(MAX_LINES), site };
         Node { name: name.to_owned(), lines }
@@ -142,7 +142,7 @@ impl Node {
 }
 
 /// Opens a connection for the service's work, installing what is missing.
-async fn open(config: &Config) -> Result<(Client, Site), DbError> {
+async fn open(config: &Access) -> Result<(Client, Site), DbError> {
     let opening = async {
         let (client, _) = connect::connect(config, Purpose::Node).await?;
         install::check(&client, config).await?;
