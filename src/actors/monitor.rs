@@ -21,7 +21,7 @@ use crate::messages::{
     SlotAnswer, SlotPermit, SlotWant, Snapshot, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice,
     TurnError, Wake, WakeAt,
 };
-use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Want, Yard};
+use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
 use crate::model::{ClaimedTask, Epoch, Full, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
 use crate::settings::{self, Settings};
 
@@ -137,7 +137,13 @@ impl Monitor {
 
     fn perform(&mut self, effect: Effect, ctx: &mut Context<Self>) {
         match effect {
-            Effect::AskSlots { wants, first, others_wait } => self.ask_slots(wants, first, others_wait, ctx),
+            Effect::AskSlots { wants, first, others_wait, crossings } => {
+                let wants = wants
+                    .into_iter()
+                    .map(|w| SlotWant { lane: w.lane, nodes: w.nodes, hold: w.ready })
+                    .collect();
+                self.ask_slots(AcquireSlots { wants, others_wait, crossings }, first, ctx);
+            }
             Effect::TakeTurn { turn, seats } => self.take_turn(turn, seats, ctx),
             Effect::Start { offer, task } => self.start(offer, task, ctx),
             Effect::ReturnSeat { offer } => self.return_seat(offer, ctx),
@@ -169,14 +175,13 @@ impl Monitor {
 
     // ---------------------------------------------------------------- a round
 
-    fn ask_slots(&mut self, wants: Vec<Want>, first: usize, others_wait: bool, ctx: &mut Context<Self>) {
+    fn ask_slots(&mut self, ask: AcquireSlots, first: usize, ctx: &mut Context<Self>) {
         if first == 0 {
             self.granted.clear();
         }
         self.ask_number += 1;
         let number = self.ask_number;
-        let wants = wants.into_iter().map(|w| SlotWant { nodes: w.nodes, hold: w.ready }).collect();
-        let answered = self.colleagues.slots.send(AcquireSlots { wants, others_wait }).into_actor(self);
+        let answered = self.colleagues.slots.send(ask).into_actor(self);
         ctx.spawn(answered.map(move |answers, monitor, ctx| {
             // Without a NodeLimiter the app is ending.
             let Ok(answers) = answers else { return };
@@ -575,7 +580,10 @@ impl Handler<Reload> for Monitor {
         let url = |settings: &Settings, name: &String| settings.nodes.get(name).and_then(|n| n.url.clone());
         let moved = before.nodes.keys().filter(|name| url(&before, name) != url(&self.settings, name));
         let gone: Vec<SessionKey> = moved.flat_map(|node| self.siding.moved(node)).collect();
-        self.colleagues.limits.do_send(SetLimits(limits(&self.settings)));
+        self.colleagues.limits.do_send(SetLimits {
+            limits: limits(&self.settings),
+            reserve_after: self.settings.limits.reserve_after,
+        });
         self.colleagues.publish.do_send(Publish(Box::new(self.settings.clone())));
         (self.colleagues.reloaded)(&self.settings);
         // From here on sessions are opened where the new settings lead.

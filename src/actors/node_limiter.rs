@@ -1,4 +1,4 @@
-//! The shell around [`SlotTable`]: the one place where slots are counted.
+//! The shell around [`SlotDesk`]: the one place where slots are counted.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use crate::messages::{
     AcquireSlots, AdoptSlots, GetSlots, SetLimits, SlotAnswer, SlotPermit, SlotWant, SlotsReturned,
 };
-use crate::model::{Full, Limits, SlotGrant, SlotTable};
+use crate::model::{Full, Limits, SlotDesk, SlotGrant};
 
 /// Work that waits asks again at every poll of the catalog (1 s). When nobody was refused for so long, nobody waits.
 const CALM_AFTER: Duration = Duration::from_secs(3);
@@ -26,14 +26,16 @@ struct Waiting {
 /// Counts slots. Permits return their slots by being dropped.
 #[derive(Debug)]
 pub struct NodeLimiter {
-    table: SlotTable,
+    desk: SlotDesk,
+    /// The desk's clock.
+    since: Instant,
     waiting: Option<Waiting>,
 }
 
 impl NodeLimiter {
     /// A limiter of which nothing is in use.
-    pub fn new(limits: Limits) -> NodeLimiter {
-        NodeLimiter { table: SlotTable::new(limits), waiting: None }
+    pub fn new(limits: Limits, reserve_after: Duration) -> NodeLimiter {
+        NodeLimiter { desk: SlotDesk::new(limits, reserve_after), since: Instant::now(), waiting: None }
     }
 
     fn permit(grant: SlotGrant, ctx: &Context<Self>) -> SlotPermit {
@@ -65,10 +67,12 @@ impl NodeLimiter {
     }
 
     fn answer(&mut self, want: &SlotWant, ctx: &Context<Self>) -> SlotAnswer {
+        let now = self.since.elapsed();
         if want.hold {
-            self.table.try_take(&want.nodes).map(|grant| SlotAnswer::Granted(Self::permit(grant, ctx)))
+            let taken = self.desk.take(now, want.lane, &want.nodes);
+            taken.map(|grant| SlotAnswer::Granted(Self::permit(grant, ctx)))
         } else {
-            self.table.fits(&want.nodes).map(|()| SlotAnswer::Fits)
+            self.desk.fits(now, want.lane, &want.nodes).map(|()| SlotAnswer::Fits)
         }
         .unwrap_or_else(SlotAnswer::Full)
     }
@@ -88,6 +92,7 @@ impl Handler<AcquireSlots> for NodeLimiter {
     type Result = MessageResult<AcquireSlots>;
 
     fn handle(&mut self, ask: AcquireSlots, ctx: &mut Self::Context) -> Self::Result {
+        self.desk.hear(&ask.crossings);
         let answers: Vec<SlotAnswer> = ask.wants.iter().map(|want| self.answer(want, ctx)).collect();
         let full = answers.iter().find_map(|answer| match answer {
             SlotAnswer::Full(reason) => Some(reason),
@@ -104,7 +109,7 @@ impl Handler<AdoptSlots> for NodeLimiter {
     type Result = MessageResult<AdoptSlots>;
 
     fn handle(&mut self, AdoptSlots(nodes): AdoptSlots, ctx: &mut Self::Context) -> Self::Result {
-        MessageResult(nodes.iter().map(|nodes| Self::permit(self.table.adopt(nodes), ctx)).collect())
+        MessageResult(nodes.iter().map(|nodes| Self::permit(self.desk.table.adopt(nodes), ctx)).collect())
     }
 }
 
@@ -112,15 +117,16 @@ impl Handler<SlotsReturned> for NodeLimiter {
     type Result = ();
 
     fn handle(&mut self, SlotsReturned(grant): SlotsReturned, _: &mut Self::Context) {
-        self.table.give_back(grant);
+        self.desk.table.give_back(grant);
     }
 }
 
 impl Handler<SetLimits> for NodeLimiter {
     type Result = ();
 
-    fn handle(&mut self, SetLimits(limits): SetLimits, _: &mut Self::Context) {
-        self.table.set_limits(limits);
+    fn handle(&mut self, set: SetLimits, _: &mut Self::Context) {
+        self.desk.table.set_limits(set.limits);
+        self.desk.reserve_after = set.reserve_after;
     }
 }
 
@@ -128,6 +134,6 @@ impl Handler<GetSlots> for NodeLimiter {
     type Result = MessageResult<GetSlots>;
 
     fn handle(&mut self, GetSlots: GetSlots, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.table.snapshot())
+        MessageResult(self.desk.table.snapshot())
     }
 }

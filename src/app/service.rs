@@ -65,7 +65,7 @@ impl Service {
         let (reach, reached) = watch::channel(false);
         let nodes = Rc::new(Nodes::new(&settings.nodes));
         let sessions = Rc::new(DbSessions::new(home_url, settings.clone(), Rc::clone(&nodes)));
-        let limiter = NodeLimiter::new(limits(settings)).start();
+        let limiter = NodeLimiter::new(limits(settings), settings.limits.reserve_after).start();
 
         // The Ledger and the Monitor know each other: the Monitor's context is made first, so that both can start whole.
         let mut addresses = None;

@@ -1,13 +1,17 @@
 //! Slots: asked for, held as permits, returned by ownership.
 
+use std::time::Duration;
+
 use actix::{Message, WeakRecipient};
 
 use crate::model::slots::{Full, SlotSnapshot};
-use crate::model::{Limits, SlotGrant};
+use crate::model::{Crossing, LaneId, Limits, SlotGrant};
 
 /// One possible start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SlotWant {
+    /// The lane that starts.
+    pub lane: LaneId,
     /// The nodes whose slots it takes.
     pub nodes: Vec<String>,
     /// True: take the slots. False: only tell whether they would be free.
@@ -33,6 +37,8 @@ pub struct AcquireSlots {
     pub wants: Vec<SlotWant>,
     /// Others wait for slots that are known to be taken, and are not asked for.
     pub others_wait: bool,
+    /// All lanes of several nodes that wait, asked for or not.
+    pub crossings: Vec<Crossing>,
 }
 
 /// Take slots whatever the limits say, for attempts of a predecessor that may still run.
@@ -48,7 +54,12 @@ pub struct SlotsReturned(pub SlotGrant);
 /// New limits: raising acts at once, lowering lets running tasks end.
 #[derive(Message, Clone, PartialEq, Eq, Debug)]
 #[rtype(result = "()")]
-pub struct SetLimits(pub Limits);
+pub struct SetLimits {
+    /// The limits.
+    pub limits: Limits,
+    /// How long a task waits for several nodes before they are kept for it.
+    pub reserve_after: Duration,
+}
 
 /// What is in use, under which limits.
 #[derive(Message, Clone, Copy, Debug)]

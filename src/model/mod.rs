@@ -20,6 +20,7 @@ pub use ids::{Epoch, JobId, LaneId, TaskId};
 pub use lane::{Lane, QueueKey, SessionKey};
 pub use retry::RetryPolicy;
 pub use rollup::job_status;
+pub use slots::desk::{Crossing, SlotDesk};
 pub use slots::{Full, Limits, SlotGrant, SlotTable};
 pub use status::{JobStatus, TaskStatus};
 pub use task::{Backend, ClaimedTask, Ending, Outcome, Settlement};

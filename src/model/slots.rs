@@ -9,8 +9,9 @@
 //! - a node that nobody uses takes no memory.
 //!
 //! Wants that wait for several nodes would starve beside a stream of tasks that take one of those nodes each.
-//! Such a want gets its nodes kept: see [`reservations`].
+//! Such a want gets its nodes kept: see [`reservations`], and [`desk`] for when.
 
+pub mod desk;
 pub mod reservations;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};

@@ -191,3 +191,35 @@ async fn waiting_for_slots_is_said_once() {
     let log = service.log();
     assert_eq!((log.matches("tasks wait").count(), log.matches("no longer wait").count()), (1, 1), "{log}");
 }
+
+/// SPEC 3 and 5: a task that waited longer than `limits.reserve_after` for several nodes has them kept as they free.
+#[tokio::test]
+async fn nodes_are_kept_for_a_task_that_waited_long_for_several() {
+    let db = Db::new().await;
+    let mut gates = Vec::new();
+    for number in 1..=3 {
+        gates.push(Gate::close(&db, number).await);
+    }
+    let limits = |after| format!("[limits]\nmax_task_executors = 8\nreserve_after = \"{after}\"\n");
+    let service = Launch::on(&db).settings(&limits("60s")).start().await;
+    let on = |gate: &Gate, node| json!({ "command": gate.command(), "nodes_involved": [node] });
+    let busy = db.submit(json!({ "task": [on(&gates[0], "n1"), on(&gates[1], "n2")] })).await;
+    await_running(&db, 2).await;
+    let pair = json!({ "command": "SELECT 1", "nodes_involved": ["n1", "n2"] });
+    let crowd = db.submit(json!({ "task": [pair, on(&gates[2], "n1"), on(&gates[2], "n1")] })).await;
+    let [pair, rival, later] = db.tasks(crowd).await[..] else { panic!("three tasks") };
+    let mut gates = gates.into_iter();
+    gates.next().unwrap().open().await;
+    db.await_task(rival, "running").await;
+    db.observe(A_WHILE, async || db.status(pair).await == "runnable", "its nodes are never free at once")
+        .await;
+    service.reload(&limits("1s")).await;
+    let [second, third] = [gates.next().unwrap(), gates.next().unwrap()];
+    third.open().await;
+    db.await_task(rival, "done").await;
+    db.observe(A_WHILE, async || db.status(later).await == "runnable", "the node is kept").await;
+    second.open().await;
+    db.await_task(pair, "done").await;
+    db.await_job(crowd, "finished").await;
+    db.await_job(busy, "finished").await;
+}

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use crate::model::{Lane, LaneId, QueueKey, TaskId, Window, WindowRequest};
+use crate::model::{Crossing, Lane, LaneId, QueueKey, SessionKey, TaskId, Window, WindowRequest};
 
 #[derive(Debug)]
 struct Track {
@@ -98,6 +98,16 @@ impl Lanes {
     /// Do tasks wait in full lanes?
     pub(super) fn somebody_waits(&self) -> bool {
         self.tracks.values().any(|t| t.full && !t.window.is_empty())
+    }
+
+    /// The lanes of several nodes in which something is ready, if `may_start` says so of their sessions.
+    pub(super) fn crossings(&self, may_start: impl Fn(&SessionKey) -> bool) -> Vec<Crossing> {
+        let several = self.tracks.values().filter(|t| t.lane.nodes.len() > 1 && may_start(&t.lane.session));
+        several
+            .filter_map(|t| {
+                Some(Crossing { lane: t.lane.id, first: *t.window.front()?, last: *t.window.back()? })
+            })
+            .collect()
     }
 
     // ---------------------------------------------------------------- windows
@@ -190,7 +200,6 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::SessionKey;
 
     const LANE: LaneId = LaneId(1);
 

@@ -84,7 +84,9 @@ impl Yard {
         let first = round.wants.len();
         round.wants.extend_from_slice(&wants);
         self.round = Some(round);
-        effects.push(Effect::AskSlots { wants, first, others_wait: self.lanes.somebody_waits() });
+        let others_wait = self.lanes.somebody_waits();
+        let crossings = self.lanes.crossings(|key| self.sessions.may_be_had(key));
+        effects.push(Effect::AskSlots { wants, first, others_wait, crossings });
     }
 
     /// Possible starts beyond those of the round, in order of dispatch. At most as many with a session as may run, and

@@ -76,6 +76,11 @@ impl Sessions {
         self.stands.get(key).is_some_and(|s| s.idle > 0 || s.refusal.is_some())
     }
 
+    /// Is a session ready, or may one be opened?
+    pub(super) fn may_be_had(&self, key: &SessionKey) -> bool {
+        self.stands.get(key).is_none_or(|s| s.idle > 0 || !s.backing_off)
+    }
+
     /// Takes a session for an offer. Of a refused key the refusal is lent instead, once: it is told to a round of tasks,
     /// and the next want tries the login again.
     pub(super) fn lend(&mut self, key: &SessionKey) -> Option<(String, String)> {

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use crate::model::retry::RetryPolicy;
-use crate::model::{ClaimedTask, JobId, LaneId, LiveAttempt, Outcome, SessionKey, TaskId, Turn, TurnReply};
+use crate::model::{
+    ClaimedTask, Crossing, JobId, LaneId, LiveAttempt, Outcome, SessionKey, TaskId, Turn, TurnReply,
+};
 
 /// The reloadable numbers that the Yard decides by.
 #[derive(Clone, PartialEq, Debug)]
@@ -144,6 +146,8 @@ pub enum Effect {
         first: usize,
         /// Do tasks wait for slots that are not asked for now, because they are known to be taken?
         others_wait: bool,
+        /// All lanes of several nodes that wait for slots, asked for or not.
+        crossings: Vec<Crossing>,
     },
     /// Take this turn. Offer `i` has the slots of want `seats[i].want`, and its backend is to be filled in with that of
     /// a ready session of its key, unless it is `sessionless`.

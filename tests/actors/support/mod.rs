@@ -78,7 +78,7 @@ impl House {
             failures: Arc::clone(&failures),
             opened: Arc::clone(&opened),
         };
-        let limiter = NodeLimiter::new(limits(settings)).start();
+        let limiter = NodeLimiter::new(limits(settings), settings.limits.reserve_after).start();
         let ledger = FakeLedger { catalog: Arc::clone(&catalog), verdict: verdicts }.start();
         let stopped: Rc<RefCell<Vec<bool>>> = Rc::default();
         let monitor = Monitor::create(|ctx: &mut Context<Monitor>| {

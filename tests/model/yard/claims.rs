@@ -68,10 +68,10 @@ fn a_crowd_with_sessions_for_all_holds_up_nobody_at_the_next_poll() {
         world.submit(0, 9, &[]);
     });
     let other = world.submit(1, 0, &[]);
-    let unheard = world.table.adopt(&["b".to_owned()]);
+    let unheard = world.desk.table.adopt(&["b".to_owned()]);
     world.calm();
     assert_eq!(*world.stand(other), Stand::Ready);
-    world.table.give_back(unheard);
+    world.desk.table.give_back(unheard);
     world.calm();
     assert!(matches!(world.stand(other), Stand::Live { .. }), "{:?}", world.stand(other));
 }
@@ -164,7 +164,7 @@ fn the_order_is_priority_then_id() {
         keyed.into_iter().map(|(_, id)| id).collect()
     };
     // Let sessions open before anything can start, so that all lanes are equally ready.
-    let hold = world.table.adopt(&[]);
+    let hold = world.desk.table.adopt(&[]);
     world.calm();
     for owner in [("a", "alice"), ("b", "bob"), ("", "bob")] {
         let key = SessionKey { node: owner.0.into(), owner: owner.1.into() };
@@ -172,7 +172,7 @@ fn the_order_is_priority_then_id() {
         world.feed(Input::SessionReady(key));
         world.calm();
     }
-    world.table.give_back(hold);
+    world.desk.table.give_back(hold);
     world.run_down();
     assert_eq!(world.order, expected);
 }

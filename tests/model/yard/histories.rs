@@ -125,9 +125,9 @@ fn play(world: &mut World, step: Step) {
 }
 
 fn check(world: &World) {
-    let limits = world.table.limits();
+    let limits = world.desk.table.limits();
     assert!(world.yard.mode() != Mode::Accepting || world.yard.running().count() == world.running().len());
-    let snapshot = world.table.snapshot();
+    let snapshot = world.desk.table.snapshot();
     assert!(NODES.iter().all(|n| limits.on(n) > 0) && snapshot.used as usize >= world.running().len());
     assert!(world.stops.len() <= 1, "stopped twice");
 }
@@ -155,7 +155,7 @@ proptest! {
         for (id, task) in &world.tasks {
             prop_assert!(matches!(task.stand, Stand::Ended(_)), "task {id} is left {:?}", task.stand);
         }
-        prop_assert_eq!(world.table.used(), 0, "slots leaked");
+        prop_assert_eq!(world.desk.table.used(), 0, "slots leaked");
         prop_assert!(world.stops.is_empty());
     }
 

@@ -56,7 +56,9 @@ pub enum Office {
 pub struct World {
     pub yard: Yard,
     pub rules: Rules,
-    pub table: SlotTable,
+    pub desk: SlotDesk,
+    /// The desk's clock.
+    now: Duration,
     pub lanes: Vec<Lane>,
     pub tasks: BTreeMap<i64, Task>,
     pub office: Office,
@@ -95,7 +97,8 @@ impl World {
         World {
             yard: Yard::new(rules.clone()),
             rules,
-            table: SlotTable::new(limits),
+            desk: SlotDesk::new(limits, Duration::from_secs(3)),
+            now: Duration::ZERO,
             lanes,
             tasks: BTreeMap::new(),
             office: Office::None,
@@ -158,7 +161,8 @@ impl World {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::AskSlots { wants, first, .. } => {
+            Effect::AskSlots { wants, first, crossings, .. } => {
+                self.desk.hear(&crossings);
                 assert!(!wants.is_empty(), "asks for nothing");
                 if first == 0 {
                     self.return_granted();
@@ -177,14 +181,14 @@ impl World {
             }
             Effect::ReturnSeat { offer } => {
                 let (grant, session) = self.places[offer].take().expect("a seat is returned once");
-                self.table.give_back(grant);
+                self.desk.table.give_back(grant);
                 if let Some(key) = session {
                     *self.idle.entry(key).or_default() += 1;
                 }
             }
             Effect::BurnSeats => self.burn(),
             Effect::Adopt(live) => {
-                let grant = self.table.adopt(&live.nodes);
+                let grant = self.desk.table.adopt(&live.nodes);
                 let attempt = Attempt { number: live.claimed.attempt, grant: Some(grant), session: None };
                 let earlier = self.attempts.insert(live.claimed.task.0, attempt);
                 assert!(earlier.is_none(), "adopted what runs here");
@@ -230,32 +234,33 @@ impl World {
 
     fn burn(&mut self) {
         for (grant, _) in std::mem::take(&mut self.places).into_iter().flatten() {
-            self.table.give_back(grant);
+            self.desk.table.give_back(grant);
         }
     }
 
     fn return_granted(&mut self) {
         for (_, grant) in self.granted.drain() {
-            self.table.give_back(grant);
+            self.desk.table.give_back(grant);
         }
     }
 
     /// The attempt's slots come back, and its session is closed.
     fn end_attempt(&mut self, task: i64) {
         let attempt = self.attempts.remove(&task).expect("it ran here");
-        self.table.give_back(attempt.grant.expect("it held slots"));
+        self.desk.table.give_back(attempt.grant.expect("it held slots"));
     }
 
     // ---------------------------------------------------------------- answers
 
     pub fn answer_slots(&mut self) -> bool {
         let Some((wants, first)) = self.asked.take() else { return false };
+        self.now += Duration::from_secs(1);
         let mut answers = Vec::new();
         for (i, want) in (first..).zip(&wants) {
             let taken = if want.ready {
-                self.table.try_take(&want.nodes).map(Some)
+                self.desk.take(self.now, want.lane, &want.nodes).map(Some)
             } else {
-                self.table.fits(&want.nodes).map(|()| None)
+                self.desk.fits(self.now, want.lane, &want.nodes).map(|()| None)
             };
             answers.push(match taken {
                 Ok(Some(grant)) => {
@@ -400,7 +405,7 @@ impl World {
 
     pub fn reload(&mut self, limits: Limits) {
         self.rules.max_task_executors = limits.max_task_executors;
-        self.table.set_limits(limits);
+        self.desk.table.set_limits(limits);
         self.feed(Input::Reloaded(self.rules.clone()));
     }
 
@@ -594,7 +599,7 @@ impl World {
         for (i, lane) in self.lanes.iter().enumerate() {
             let waits = self.ready(lane.id, None);
             assert!(
-                waits.is_empty() || self.table.fits(&lane.nodes).is_err(),
+                waits.is_empty() || self.desk.table.fits(&lane.nodes).is_err(),
                 "lane {i} waits with {waits:?} although slots are free: {:?}",
                 self.yard
             );
