@@ -32,6 +32,7 @@ CREATE TABLE yardmaster.job_spec (
     submitted_at timestamptz NOT NULL DEFAULT now(),
     submit_xid   xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
+-- Partial, so no foreign key can refer to it: a key can be set free while somebody's foreign keys hold the row.
 CREATE UNIQUE INDEX job_spec_key ON yardmaster.job_spec (owner_oid, key) WHERE key IS NOT NULL;
 CREATE INDEX job_spec_submit_xid ON yardmaster.job_spec (submit_xid);
 
@@ -127,7 +128,8 @@ CREATE TABLE yardmaster.job_state (
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
 
-CREATE INDEX job_state_ended ON yardmaster.job_state (finished_at) WHERE finished_at IS NOT NULL;
+CREATE INDEX job_state_ended ON yardmaster.job_state (status, finished_at) WHERE finished_at IS NOT NULL AND NOT delete_requested;
+CREATE INDEX job_state_deleted ON yardmaster.job_state (job_id) WHERE delete_requested;
 CREATE INDEX job_state_deadline ON yardmaster.job_state (deadline) WHERE deadline IS NOT NULL;
 
 -- status and ready are the only columns that any index predicate names; the rest of an update stays HOT.

@@ -25,12 +25,6 @@ CREATE FUNCTION yardmaster.sees_all() RETURNS boolean LANGUAGE sql STABLE AS $$
     SELECT pg_catalog.pg_has_role('yardmaster_monitor', 'MEMBER') OR pg_catalog.pg_has_role('yardmaster_admin', 'MEMBER')
         OR pg_catalog.pg_has_role('yardmaster_owner', 'MEMBER') $$;
 
--- Reads job_spec under the caller's row security: another role's job looks like an unknown id.
-CREATE FUNCTION yardmaster.may_steer(p_job_id bigint) RETURNS boolean
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT EXISTS (SELECT FROM yardmaster.job_spec j
-                    WHERE j.job_id = p_job_id AND (pg_has_role(j.owner_oid, 'MEMBER') OR yardmaster.steers_all())) $$;
-
 -- ---------------------------------------------------------------- row triggers: forced columns
 
 -- These run once a row, so they avoid what costs: a pinned path (everything is qualified instead) and queries.
@@ -278,6 +272,13 @@ SELECT j.job_id, coalesce(s.status, 'scheduled') AS state, j.job_type, j.descrip
   FROM yardmaster.job_spec j LEFT JOIN yardmaster.job_state s ON s.job_id = j.job_id
  WHERE ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER')) AND s.delete_requested IS NOT TRUE;
 
+-- Reads the view, which shows what the caller may see: another role's job, and a deleted one, look like an unknown id.
+CREATE FUNCTION yardmaster.may_steer(p_job_id bigint) RETURNS boolean
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM yardmaster.job j
+                    WHERE j.job_id = p_job_id AND (yardmaster.steers_all() OR EXISTS (
+                          SELECT FROM yardmaster.job_spec p WHERE p.job_id = p_job_id AND pg_has_role(p.owner_oid, 'MEMBER')))) $$;
+
 -- message and sqlstate are those of the last ended attempt, or of an ending without one; empty while one runs.
 CREATE VIEW yardmaster.task WITH (security_barrier) AS
 SELECT t.job_id, t.task_id, t.name, t.owner, s.pid, coalesce(s.status, 'blocked') AS status,
@@ -293,13 +294,15 @@ SELECT t.job_id, t.task_id, t.name, t.owner, s.pid, coalesce(s.status, 'blocked'
   LEFT JOIN yardmaster.task_state s ON s.task_id = t.task_id
   LEFT JOIN yardmaster.attempt_log l ON l.task_id = s.task_id
        AND l.attempt = CASE WHEN s.status IN ('running', 'cancelling') THEN NULL ELSE s.attempt END
- WHERE (SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER');
+  LEFT JOIN yardmaster.job_state js ON js.job_id = j.job_id
+ WHERE ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER')) AND js.delete_requested IS NOT TRUE;
 
 CREATE VIEW yardmaster.attempt WITH (security_barrier) AS
 SELECT l.task_id, l.attempt, t.job_id, l.node, l.pid, l.outcome, l.sqlstate, l.message, l.started_at, l.ended_at
   FROM yardmaster.attempt_log l JOIN yardmaster.task_spec t ON t.task_id = l.task_id
   JOIN yardmaster.job_spec j ON j.job_id = t.job_id
- WHERE (SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER')
+  LEFT JOIN yardmaster.job_state js ON js.job_id = j.job_id
+ WHERE ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER')) AND js.delete_requested IS NOT TRUE
 UNION ALL
 SELECT s.task_id, s.attempt, s.job_id, coalesce(t.node, ''), s.pid, NULL, NULL, NULL, s.started_at, NULL
   FROM yardmaster.task_state s JOIN yardmaster.task_spec t ON t.task_id = s.task_id
@@ -378,13 +381,14 @@ CREATE POLICY submit ON yardmaster.task_spec FOR INSERT
            AND EXISTS (SELECT FROM yardmaster.job_spec j WHERE j.job_id = task_spec.job_id
                           AND (pg_has_role(j.owner_oid, 'MEMBER') OR (SELECT yardmaster.steers_all()))));
 CREATE POLICY see ON yardmaster.task_depend FOR SELECT
-    USING ((SELECT yardmaster.sees_all())
-           OR EXISTS (SELECT FROM yardmaster.job_spec j WHERE j.job_id = task_depend.job_id AND pg_has_role(j.owner_oid, 'MEMBER')));
+    USING (EXISTS (SELECT FROM yardmaster.job j WHERE j.job_id = task_depend.job_id));
 CREATE POLICY submit ON yardmaster.task_depend FOR INSERT
     WITH CHECK (EXISTS (SELECT FROM yardmaster.job_spec j WHERE j.job_id = task_depend.job_id
                            AND (pg_has_role(j.owner_oid, 'MEMBER') OR (SELECT yardmaster.steers_all()))));
+-- Who asked for a deletion still learns what came of it.
 CREATE POLICY see ON yardmaster.request FOR SELECT
-    USING ((SELECT yardmaster.sees_all()) OR pg_has_role(requested_by, 'MEMBER'));
+    USING (EXISTS (SELECT FROM yardmaster.job j WHERE j.job_id = request.job_id)
+           OR (kind = 'job_delete' AND requested_by = current_user));
 CREATE POLICY submit ON yardmaster.request FOR INSERT
     WITH CHECK (requested_by = current_user AND yardmaster.may_steer(job_id));
 

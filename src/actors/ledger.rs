@@ -23,7 +23,7 @@ use super::resolving::{self, Desk};
 use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover;
-use crate::db::catalog::retention::{self, Keep};
+use crate::db::catalog::retention::{self, Janitor, Keep};
 use crate::db::catalog::{Catalog, request};
 use crate::db::connect::{self, Access, Purpose};
 use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
@@ -321,7 +321,8 @@ impl Keeper {
             tickets: tickets(keys),
         });
         outage.end();
-        let sweeping = sweep(janitor, office, self.settings.clone());
+        let janitor = Janitor::new(janitor, office).await?;
+        let sweeping = sweep(janitor, self.settings.clone());
         let sweeping_nodes = sweep_nodes(control, Rc::clone(&self.nodes), self.settings.clone());
         let place = self.config.to_string();
         tokio::select! {
@@ -397,25 +398,21 @@ impl Keeper {
 
 /// Removes what is past its retention, batch by batch, as long as the term lasts. Never ends: when its connection fails
 /// the term's own connections will tell, and a batch that is refused is tried again.
-async fn sweep(
-    mut client: Client,
-    office: Office,
-    settings: watch::Receiver<Settings>,
-) -> std::convert::Infallible {
+async fn sweep(janitor: Janitor, settings: watch::Receiver<Settings>) -> std::convert::Infallible {
     let mut told = false;
     loop {
         tokio::time::sleep(retention::EVERY).await;
-        if let Err(e) = retention::analyze_grown(&client).await {
+        if let Err(e) = retention::analyze_grown(janitor.client()).await {
             tracing::debug!("{e}");
         }
         loop {
             let rules = settings.borrow().retention.clone();
             let keep = Keep { finished: rules.finished, failed: rules.failed, records: rules.records };
-            match retention::sweep(&mut client, office, keep).await {
+            match janitor.sweep(keep).await {
                 Ok(true) => tokio::time::sleep(Duration::from_millis(20)).await,
                 Ok(false) => break,
                 Err(e) => {
-                    if !told && !client.is_closed() {
+                    if !told && !janitor.client().is_closed() {
                         tracing::warn!("retention: {e}");
                         told = true;
                     }

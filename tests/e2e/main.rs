@@ -18,6 +18,7 @@ mod identity;
 mod limits;
 mod one_job;
 mod processes;
+mod retention;
 mod retries;
 mod signals;
 mod storm;

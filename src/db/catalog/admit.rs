@@ -59,7 +59,7 @@ WITH RECURSIVE fresh AS MATERIALIZED (
      WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
      ORDER BY t.task_id LIMIT $5
 ), judged AS MATERIALIZED (
-    SELECT f.*, l.lane, j.paused, j.cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed,
+    SELECT f.*, l.lane, j.paused, j.cancel_requested OR j.delete_requested AS cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed,
            CASE WHEN f.task_id = ANY ($6::bigint[]) THEN '42P19'
                 WHEN f.node IS NOT NULL AND NOT EXISTS (SELECT FROM yardmaster.node n WHERE n.name = f.node) THEN '42704'
                 WHEN EXISTS (SELECT FROM pg_roles r WHERE r.oid = f.owner_oid AND r.rolsuper)

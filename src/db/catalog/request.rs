@@ -132,10 +132,14 @@ WITH chosen AS (
 )
 SELECT DISTINCT ON (c.lane) c.lane, c.queue_rank, c.task_id FROM changed c ORDER BY c.lane, c.queue_rank, c.task_id";
 
-/// Hides jobs (`$1`) that have ended, for ever; retention removes their rows in its next batches.
+/// Hides jobs (`$1`) that have ended, for ever, and sets their keys free; retention removes their rows in its next batches.
 pub const DELETE: &str = "
-UPDATE yardmaster.job_state j SET delete_requested = true
- WHERE j.job_id = ANY ($1) AND j.status IN ('finished', 'cancelled', 'failed')";
+WITH hidden AS (
+    UPDATE yardmaster.job_state j SET delete_requested = true
+     WHERE j.job_id = ANY ($1) AND j.status IN ('finished', 'cancelled', 'failed')
+    RETURNING j.job_id
+)
+UPDATE yardmaster.job_spec p SET key = NULL FROM hidden h WHERE p.job_id = h.job_id AND p.key IS NOT NULL";
 
 /// Asks for the cancellation of jobs whose time is over; the next look finds the requests. Wants `job_state_deadline`.
 pub const EXPIRE: &str = "

@@ -5,30 +5,56 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, Statement};
 
 use super::super::error::DbError;
 use super::super::node::Node;
+use super::super::pipeline::Pipeline;
 use super::leadership::{self, Office};
 
-/// Tasks removed in one batch, of as many jobs as it takes.
+/// Tasks removed in one batch, of as many jobs as it takes; also how many records.
 const BATCH: i64 = 2_000;
+/// Jobs hidden, or forgotten, in one batch.
+const JOBS: i64 = 500;
 /// How often a batch is looked for.
-pub const EVERY: Duration = Duration::from_secs(5);
+pub const EVERY: Duration = Duration::from_secs(2);
 
-/// Removes up to `$3` tasks of ended jobs with their edges and attempts, then the jobs that have none left. `$1` and `$2`
-/// are how long finished ones, and failed or cancelled ones, are kept, in seconds. Wants `job_state_ended`.
-const JOBS: &str = "
+const BEGIN: &str = "BEGIN";
+
+/// Hides jobs whose time is over as if somebody had asked to delete them, so that nobody sees half a job; their keys are
+/// free from then on. `$1` and `$2` are how long finished ones, and failed or cancelled ones, are kept, in seconds; `$3`
+/// jobs at most, and none while so many wait for their removal. Wants `job_state_ended`.
+///
+/// A job is left alone while somebody's transaction holds it (a foreign key of a new task), while a task of it is not
+/// admitted, and while a request is not carried out: it may live on.
+const HIDE: &str = "
 WITH old AS MATERIALIZED (
-    SELECT p.job_id FROM yardmaster.job_spec p
-     WHERE p.job_id IN (SELECT j.job_id FROM yardmaster.job_state j
-                         WHERE j.finished_at IS NOT NULL AND j.status IN ('finished', 'cancelled', 'failed')
-                           AND (j.delete_requested
-                                OR j.finished_at < now() - CASE j.status WHEN 'finished' THEN $1::float8 ELSE $2::float8 END * interval '1 second')
-                         ORDER BY j.delete_requested DESC, j.finished_at LIMIT 100)
-     FOR UPDATE SKIP LOCKED
+    SELECT o.job_id
+      FROM (VALUES ('finished'::yardmaster.job_status, $1::float8), ('failed', $2::float8), ('cancelled', $2::float8)) k(status, keep)
+     CROSS JOIN LATERAL (
+           SELECT p.job_id FROM yardmaster.job_state j JOIN yardmaster.job_spec p ON p.job_id = j.job_id
+            WHERE j.status = k.status AND NOT j.delete_requested AND j.finished_at < now() - k.keep * interval '1 second'
+              AND NOT EXISTS (SELECT FROM yardmaster.request r WHERE r.job_id = p.job_id AND r.handled_at IS NULL)
+              AND NOT EXISTS (SELECT FROM yardmaster.task_spec t WHERE t.job_id = p.job_id
+                                 AND (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL)
+            ORDER BY j.finished_at LIMIT $3 FOR UPDATE OF j, p SKIP LOCKED) o
+     WHERE (SELECT count(*) FROM (SELECT FROM yardmaster.job_state d WHERE d.delete_requested LIMIT $3) n) < $3
+), freed AS (
+    UPDATE yardmaster.job_spec p SET key = NULL FROM old o WHERE p.job_id = o.job_id AND p.key IS NOT NULL
+)
+UPDATE yardmaster.job_state j SET delete_requested = true FROM old o WHERE j.job_id = o.job_id";
+
+/// Removes up to `$1` tasks of up to `$2` hidden jobs, with their edges and attempts. Answers how many. Wants
+/// `job_state_deleted`.
+const TASKS: &str = "
+WITH hidden AS MATERIALIZED (
+    SELECT p.job_id FROM yardmaster.job_state j JOIN yardmaster.job_spec p ON p.job_id = j.job_id
+     WHERE j.delete_requested AND j.finished_at IS NOT NULL
+       AND NOT EXISTS (SELECT FROM yardmaster.request r WHERE r.job_id = p.job_id AND r.handled_at IS NULL)
+     ORDER BY j.job_id LIMIT $2 FOR UPDATE OF p SKIP LOCKED
 ), doomed AS MATERIALIZED (
-    SELECT t.task_id, t.job_id FROM old o JOIN yardmaster.task_spec t ON t.job_id = o.job_id ORDER BY t.job_id, t.task_id LIMIT $3
+    SELECT t.task_id FROM hidden h CROSS JOIN LATERAL (
+           SELECT t.task_id FROM yardmaster.task_spec t WHERE t.job_id = h.job_id ORDER BY t.task_id LIMIT $1) t LIMIT $1
 ), edges AS (
     DELETE FROM yardmaster.task_depend e USING doomed d WHERE e.task_id = d.task_id
 ), attempts AS (
@@ -38,25 +64,41 @@ WITH old AS MATERIALIZED (
 ), specs AS (
     DELETE FROM yardmaster.task_spec t USING doomed d WHERE t.task_id = d.task_id
 )
-SELECT (SELECT count(*) FROM doomed),
-       ARRAY(SELECT o.job_id FROM old o
-              WHERE (SELECT count(*) FROM yardmaster.task_spec t WHERE t.job_id = o.job_id)
-                  = (SELECT count(*) FROM doomed d WHERE d.job_id = o.job_id))";
+SELECT count(*) FROM doomed";
 
-/// Removes jobs (`$1`) whose tasks are gone. A task added meanwhile makes the foreign key refuse, and nothing happens.
-const EMPTY_JOBS: &str = "
-WITH requests AS (DELETE FROM yardmaster.request r WHERE r.job_id = ANY ($1)),
-     states AS (DELETE FROM yardmaster.job_state s WHERE s.job_id = ANY ($1))
-DELETE FROM yardmaster.job_spec j WHERE j.job_id = ANY ($1)";
+/// Removes up to `$1` hidden jobs whose tasks are gone, with their requests. Answers how many. A task that came in the very
+/// moment makes the foreign key refuse the batch, and the next one takes it along.
+const EMPTIED: &str = "
+WITH emptied AS MATERIALIZED (
+    SELECT p.job_id FROM yardmaster.job_state j JOIN yardmaster.job_spec p ON p.job_id = j.job_id
+     WHERE j.delete_requested AND j.finished_at IS NOT NULL
+       AND NOT EXISTS (SELECT FROM yardmaster.task_spec t WHERE t.job_id = p.job_id)
+       AND NOT EXISTS (SELECT FROM yardmaster.request r WHERE r.job_id = p.job_id AND r.handled_at IS NULL)
+     ORDER BY j.job_id LIMIT $1 FOR UPDATE OF j, p SKIP LOCKED
+), edges AS (
+    DELETE FROM yardmaster.task_depend e USING emptied d WHERE e.job_id = d.job_id
+), requests AS (
+    DELETE FROM yardmaster.request r USING emptied d WHERE r.job_id = d.job_id
+), states AS (
+    DELETE FROM yardmaster.job_state s USING emptied d WHERE s.job_id = d.job_id
+), specs AS (
+    DELETE FROM yardmaster.job_spec p USING emptied d WHERE p.job_id = d.job_id
+)
+SELECT count(*) FROM emptied";
 
-/// Removes up to `$2` records older than `$1` seconds whose task is not running: its backends are known gone.
+/// Removes up to `$2` records older than `$1` seconds whose task is not running: its backends are known gone. Answers
+/// how many.
 const RECORDS: &str = "
-DELETE FROM yardmaster.record r
- WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM yardmaster.record o
-                            WHERE o.written_at < now() - $1::float8 * interval '1 second'
-                              AND NOT EXISTS (SELECT FROM yardmaster.task_state s
-                                               WHERE s.task_id = o.task_id AND s.status IN ('running', 'cancelling'))
-                            LIMIT $2))";
+WITH removed AS (
+    DELETE FROM yardmaster.record r
+     WHERE r.ctid = ANY (ARRAY(SELECT o.ctid FROM yardmaster.record o
+                                WHERE o.written_at < now() - $1::float8 * interval '1 second'
+                                  AND NOT EXISTS (SELECT FROM yardmaster.task_state s
+                                                   WHERE s.task_id = o.task_id AND s.status IN ('running', 'cancelling'))
+                                LIMIT $2))
+    RETURNING 1
+)
+SELECT count(*) FROM removed";
 
 /// How often the records on nodes are looked over.
 pub const NODES_EVERY: Duration = Duration::from_secs(60);
@@ -98,8 +140,9 @@ const ANALYZE: [(&str, &str); 5] = [
 
 /// The statements of this family, for the test that prepares them all.
 pub const STATEMENTS: &[(&str, &str)] = &[
-    ("JOBS", JOBS),
-    ("EMPTY_JOBS", EMPTY_JOBS),
+    ("HIDE", HIDE),
+    ("REMOVE_TASKS", TASKS),
+    ("REMOVE_JOBS", EMPTIED),
     ("RECORDS", RECORDS),
     ("OLD_ON_NODE", OLD_ON_NODE),
     ("OURS_AT_REST", OURS_AT_REST),
@@ -118,35 +161,66 @@ pub struct Keep {
     pub records: Duration,
 }
 
-/// Removes one batch; says whether there may be more.
-///
-/// # Errors
-/// When a statement fails; the batch did not happen then.
-pub async fn sweep(client: &mut Client, office: Office, keep: Keep) -> Result<bool, DbError> {
-    let seconds = |d: Duration| d.as_secs_f64();
-    let failed = DbError::postgres;
-    let removal = client.transaction().await.map_err(failed("begin a removal"))?;
-    removal
-        .query_one(leadership::FENCE, &[&office.epoch.0, &office.token, &office.term])
-        .await
-        .map_err(failed("check the epoch"))?;
-    let row = removal
-        .query_one(JOBS, &[&seconds(keep.finished), &seconds(keep.failed), &BATCH])
-        .await
-        .map_err(failed("remove old tasks"))?;
-    let (tasks, empty): (i64, Vec<i64>) = (row.get(0), row.get(1));
-    if !empty.is_empty() {
-        removal.execute(EMPTY_JOBS, &[&empty]).await.map_err(failed("remove old jobs"))?;
+/// Removes what is past its retention, on a connection of its own.
+#[derive(Debug)]
+pub struct Janitor {
+    client: Client,
+    office: Office,
+    fence: Statement,
+    hide: Statement,
+    tasks: Statement,
+    emptied: Statement,
+    records: Statement,
+}
+
+impl Janitor {
+    /// Prepares a connection for removals.
+    ///
+    /// # Errors
+    /// When a statement cannot be prepared.
+    pub async fn new(client: Client, office: Office) -> Result<Janitor, DbError> {
+        let prepare =
+            async |sql: &str| client.prepare(sql).await.map_err(DbError::postgres("prepare retention"));
+        Ok(Janitor {
+            fence: prepare(leadership::FENCE).await?,
+            hide: prepare(HIDE).await?,
+            tasks: prepare(TASKS).await?,
+            emptied: prepare(EMPTIED).await?,
+            records: prepare(RECORDS).await?,
+            office,
+            client,
+        })
     }
-    let records = removal
-        .execute(RECORDS, &[&seconds(keep.records), &BATCH])
-        .await
-        .map_err(failed("remove old records"))?;
-    removal.commit().await.map_err(failed("commit a removal"))?;
-    if tasks > 0 || !empty.is_empty() || records > 0 {
-        tracing::debug!(tasks, jobs = empty.len(), records, "removed what is past its retention");
+
+    /// The connection, for what else the janitor does between batches.
+    pub fn client(&self) -> &Client {
+        &self.client
     }
-    Ok(tasks == BATCH || empty.len() >= 100 || records == BATCH.unsigned_abs())
+
+    /// Removes one batch, in one transaction that is sent whole; says whether there may be more.
+    ///
+    /// # Errors
+    /// When a statement fails; the batch did not happen then.
+    pub async fn sweep(&self, keep: Keep) -> Result<bool, DbError> {
+        let Office { epoch, token, term } = self.office;
+        let [finished, failed, records] = [keep.finished, keep.failed, keep.records].map(|d| d.as_secs_f64());
+        let mut pipe = Pipeline::new(&self.client);
+        pipe.batch("begin a removal", BEGIN);
+        pipe.query("check the epoch", &self.fence, &[&epoch.0, &token, &term]);
+        pipe.query("hide old jobs", &self.hide, &[&finished, &failed, &JOBS]);
+        let tasks = pipe.query("remove old tasks", &self.tasks, &[&BATCH, &JOBS]);
+        let jobs = pipe.query("remove old jobs", &self.emptied, &[&JOBS]);
+        let records = pipe.query("remove old records", &self.records, &[&records, &BATCH]);
+        pipe.batch("commit a removal", "COMMIT");
+        let mut answers = pipe.run().await?;
+        let [tasks, jobs, records] =
+            [tasks, jobs, records].map(|step| answers.take(Some(step)).first().map_or(0, |row| row.get(0)));
+        if tasks + jobs + records > 0_i64 {
+            tracing::debug!(tasks, jobs, records, "removed what is past its retention");
+        }
+        // A batch that removed nothing did all there is to do: what is hidden in one is removed in the same.
+        Ok(tasks + jobs + records > 0)
+    }
 }
 
 /// Removes one batch of records from a node, of tasks that are not running; says whether there may be more.
