@@ -21,9 +21,11 @@ run: setup ## Builds, and runs an example job on a private PostgreSQL (JOB=file 
 	@$(bin) run $(JOB)
 
 test: setup ## Runs the tests (under 10 minutes)
+	@scripts/setup browser
 	cargo test
 
 test-slow: setup ## Runs the tests, the long ones too, on the installed PostgreSQL and on 18
+	@scripts/setup browser
 	cargo test -- --include-ignored
 	bin=$$(scripts/setup postgres-18) && YARDMASTER_PG_BIN=$$bin cargo test -- --include-ignored
 

@@ -73,7 +73,7 @@ fn may_colour(is_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> b
 
 /// What libraries say at info is no news to an operator, and names paths of the machine that built us. A directive of
 /// the user's own that names the library wins.
-const QUIET: &str = "refinery_core=warn";
+const QUIET: &str = "refinery_core=warn,actix_server=warn";
 
 fn filter(directive: &str) -> Result<EnvFilter, TelemetryError> {
     EnvFilter::builder()

@@ -98,7 +98,7 @@ impl Yard {
     pub async fn serve(&mut self) -> Result<()> {
         let log = std::fs::File::create(self.folder.path().join("service.log"))?;
         let mut command = Command::new(BINARY);
-        command.args(["serve", "--database", &self.service_url]);
+        command.args(["serve", "--set", "http.listen=127.0.0.1:0", "--database", &self.service_url]);
         command.args(["--set", &format!("limits.max_task_executors={EXECUTORS}")]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(true);
         self.service = Some(command.spawn().context("start the service")?);

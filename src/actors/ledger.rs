@@ -31,6 +31,7 @@ use crate::messages::{
     EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker,
     TookOffice, TurnError,
 };
+use crate::meters::meters;
 use crate::model::{Turn, TurnReply};
 use crate::settings::Settings;
 
@@ -209,6 +210,7 @@ impl Outage {
     fn begin(&mut self, error: &DbError) {
         if self.since.is_none() {
             tracing::warn!("home is not usable, trying again until it is: {error}");
+            meters().outages.inc();
             self.since = Some(Instant::now());
         }
     }

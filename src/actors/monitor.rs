@@ -21,6 +21,7 @@ use crate::messages::{
     SlotAnswer, SlotPermit, SlotWant, Snapshot, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice,
     TurnError, Wake, WakeAt,
 };
+use crate::meters::meters;
 use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
 use crate::model::{ClaimedTask, Epoch, Full, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
 use crate::settings::{self, Settings};
@@ -87,6 +88,8 @@ pub struct Monitor {
     executors: HashMap<TaskId, (i32, Addr<Executor>)>,
     /// Claims and keys of running attempts, for an Executor that crashes.
     running: HashMap<TaskId, (ClaimedTask, SessionKey)>,
+    /// When the attempts that were claimed here began, for the meters.
+    begun: HashMap<TaskId, std::time::Instant>,
     office: Option<Office>,
     /// Keys whose opening failed, with the number of failures in a row.
     troubled: HashMap<SessionKey, u32>,
@@ -118,6 +121,7 @@ impl Monitor {
             places: Vec::new(),
             executors: HashMap::new(),
             running: HashMap::new(),
+            begun: HashMap::new(),
             office: None,
             troubled: HashMap::new(),
             grace: None,
@@ -245,6 +249,10 @@ impl Monitor {
 
     fn start(&mut self, offer: usize, task: ClaimedTask, ctx: &mut Context<Self>) {
         if let Some(Place { permit, session, key }) = self.places.get_mut(offer).and_then(Option::take) {
+            if let Some(waited) = task.waited {
+                meters().start_delay.observe(waited.as_secs_f64());
+            }
+            self.begun.insert(task.task, std::time::Instant::now());
             self.execute(task, key, session, permit, ctx);
         }
     }
@@ -339,6 +347,7 @@ impl Monitor {
     fn forget(&mut self, task: TaskId) {
         self.executors.remove(&task);
         self.running.remove(&task);
+        self.begun.remove(&task);
     }
 
     // ---------------------------------------------------------------- sessions
@@ -472,6 +481,9 @@ impl Handler<TaskFinished> for Monitor {
     fn handle(&mut self, end: TaskFinished, ctx: &mut Self::Context) {
         if self.executors.get(&end.task).is_none_or(|(attempt, _)| *attempt != end.attempt) {
             return;
+        }
+        if let Some(begun) = self.begun.remove(&end.task) {
+            meters().attempt_ended(end.outcome.name(), begun.elapsed());
         }
         self.forget(end.task);
         tracing::debug!(task = end.task.0, attempt = end.attempt, "attempt ended");

@@ -89,6 +89,9 @@ pub enum CliError {
     /// The service could not start, or had to end.
     #[error(transparent)]
     App(#[from] crate::app::AppError),
+    /// The page cannot be served.
+    #[error(transparent)]
+    Http(#[from] crate::http::HttpError),
     /// A part of the service died: a bug.
     #[error("the {0} actor died: this is a bug; a normal start recovers")]
     Died(&'static str),
@@ -127,7 +130,7 @@ impl CliError {
                 QueryError::Refused { .. } => Exit::WorkFailed,
                 QueryError::Unexpected(_) => Exit::Internal,
             },
-            Self::Usage(_) | Self::JobFile(_) | Self::Submission(_) => Exit::Usage,
+            Self::Usage(_) | Self::JobFile(_) | Self::Submission(_) | Self::Http(_) => Exit::Usage,
             Self::Unknown { .. } | Self::Missed { .. } => Exit::WorkFailed,
             Self::TimedOut { .. } => Exit::TimedOut,
             Self::OutputClosed => Exit::Well,
@@ -147,6 +150,7 @@ impl CliError {
             Self::TimedOut { what, .. } => {
                 Some(format!("the {what} goes on; wait again, or give a longer --timeout"))
             }
+            Self::Http(e) => Some(e.hint().to_owned()),
             Self::Usage(_)
             | Self::JobFile(_)
             | Self::Missed { .. }

@@ -19,7 +19,6 @@ mod steering;
 pub mod summary;
 mod task;
 mod task_detail;
-pub mod text;
 pub mod wait;
 
 use std::ffi::OsString;
@@ -30,6 +29,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 pub use context::{Context, Global};
 pub use error::{CliError, Exit};
+
+pub use crate::model::text;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::{CliError, Context, Exit};
 use crate::app::{AppError, Ended, Home, Service};
+use crate::http::Bound;
 use crate::settings::Settings;
 use crate::telemetry;
 
@@ -30,6 +31,7 @@ pub struct ServeArgs {}
 pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
     let mut settings = context.settings()?;
     let logs = Rc::new(telemetry::start(&settings.log).map_err(|e| CliError::Usage(e.to_string()))?);
+    let bound = Bound::new(&settings.http)?;
     actix_rt::System::new().block_on(async {
         let mut home = Home::prepare(&mut settings).await?;
         let private = home.is_private();
@@ -47,10 +49,12 @@ pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
                 s
             })
         })?;
+        let page = bound.serve(&home.service_url, service.monitor().clone().recipient())?;
         let ended = tokio::select! {
             ended = service.ended() => ended,
             () = home.keep() => unreachable!("keeping home never ends"),
         };
+        page.stop().await;
         home.close().await;
         exit(ended)
     })

@@ -5,7 +5,8 @@
 //!
 //! [`node`] is what the service knows of a database where commands run: its records and backends.
 //!
-//! People's connections: [`client`] opens one and says precisely why it cannot; [`inspect`] is what the command line asks.
+//! People's connections: [`client`] opens one and says precisely why it cannot; [`inspect`] is what the command line and
+//! the page ask. [`reader`] lends the page its few connections; [`gauge`] has the figures of the whole yard.
 //!
 //! Owners' sessions, bottom up: [`target`] says where a node is, [`dial`] connects to it, by [`tls`] where wanted; [`report`] reads error fields;
 //! [`frames`] cuts the server's byte stream into messages and filters it into [`replies`]; [`tap`] puts that
@@ -22,6 +23,7 @@ pub mod connect;
 pub mod dial;
 pub mod error;
 pub mod frames;
+pub mod gauge;
 pub mod inspect;
 pub mod listen;
 pub mod login;
@@ -30,6 +32,7 @@ pub mod node;
 mod parameters;
 pub mod passwords;
 pub mod pipeline;
+pub mod reader;
 pub mod record;
 pub mod replies;
 pub mod report;

@@ -3,6 +3,7 @@
 //! Nothing here knows actix, tokio or PostgreSQL. Every enum is matched by name, without `_ =>`, so that a new
 //! variant fails to compile wherever somebody must think about it.
 
+pub mod drawing;
 pub mod graph;
 pub mod ids;
 pub mod lane;
@@ -11,6 +12,8 @@ pub mod rollup;
 pub mod slots;
 pub mod status;
 pub mod task;
+pub mod text;
+pub mod timeline;
 pub mod transcript;
 pub mod transition;
 pub mod turn;

@@ -49,6 +49,9 @@ pub struct ClaimedTask {
     pub owner_trouble: Option<String>,
     /// The site of that server process; `None` is home.
     pub site: Option<Uuid>,
+    /// How long it could have run before it was claimed: since its submission, its `not_before` or the end of its last
+    /// dependency, whichever was last. Of first attempts only.
+    pub waited: Option<Duration>,
 }
 
 /// How an attempt ended, as its Executor learned it. Data, not an error.
@@ -75,6 +78,17 @@ pub enum Outcome {
         /// Why, for people.
         message: String,
     },
+}
+
+impl Outcome {
+    /// Its name, for figures.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Outcome::Done { .. } => "done",
+            Outcome::Failed { .. } => "failed",
+            Outcome::Interrupted { .. } => "interrupted",
+        }
+    }
 }
 
 /// What becomes of the task when an attempt has ended.

@@ -110,7 +110,7 @@ impl Service {
             "cancel.grace=500ms".to_owned(),
             "shutdown.grace=300ms".to_owned(),
         ];
-        let mut command = yardmaster(&["serve", "--database", &self.url]);
+        let mut command = yardmaster(&["serve", "--set", "http.listen=127.0.0.1:0", "--database", &self.url]);
         for setting in settings {
             command.args(["--set", &setting]);
         }

@@ -69,6 +69,7 @@ pub(super) async fn list(context: &Context, args: &ListArgs) -> Result<Exit, Cli
     // One more than is shown tells whether there is a next page.
     let filter = JobFilter {
         states: args.states.clone(),
+        search: None,
         after: args.after.map(JobId),
         limit: limit.map(|n| n.saturating_add(1)),
     };

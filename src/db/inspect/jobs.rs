@@ -1,6 +1,6 @@
 //! Reading jobs.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
@@ -47,11 +47,26 @@ pub struct Job {
     pub now: Timestamp,
 }
 
+impl Job {
+    /// The rest at the speed so far; none before anything ended, when all has, and while it is paused.
+    pub fn eta(&self) -> Option<SignedDuration> {
+        let ended = self.tasks_done + self.tasks_failed;
+        let left = self.tasks - ended;
+        if ended <= 0 || left <= 0 || self.paused || self.state.is_terminal() {
+            return None;
+        }
+        let elapsed = self.now.duration_since(self.started_at?);
+        SignedDuration::try_from_secs_f64(elapsed.as_secs_f64() * left as f64 / ended as f64).ok()
+    }
+}
+
 /// Which jobs to list. The default is every job that the caller may see, newest first.
 #[derive(Debug, Clone, Default)]
 pub struct JobFilter {
     /// Only these states; empty: all.
     pub states: Vec<JobStatus>,
+    /// Only jobs with this text in their description, type, key or owner, or with this id; case does not matter.
+    pub search: Option<String>,
     /// Only jobs older than this one: the next page.
     pub after: Option<JobId>,
     /// At most so many.
@@ -65,6 +80,8 @@ const LIST: &str = "
            pg_catalog.clock_timestamp()
       FROM yardmaster.job j
      WHERE ($1::text[] IS NULL OR j.state::text = ANY ($1)) AND ($2::bigint IS NULL OR j.job_id < $2)
+       AND ($4::text IS NULL OR pg_catalog.strpos(pg_catalog.lower(
+               pg_catalog.concat_ws(E'\\n', j.job_id, j.description, j.job_type, j.key, j.owner)), pg_catalog.lower($4)) > 0)
      ORDER BY j.job_id DESC LIMIT $3";
 
 /// `job show`, by key.
@@ -88,7 +105,15 @@ pub async fn list(client: &Client, filter: &JobFilter) -> Result<Vec<Job>, Query
     };
     let after = filter.after.map(|id| id.0);
     let rows = client
-        .query_typed(LIST, &[(&labels, Type::TEXT_ARRAY), (&after, Type::INT8), (&filter.limit, Type::INT8)])
+        .query_typed(
+            LIST,
+            &[
+                (&labels, Type::TEXT_ARRAY),
+                (&after, Type::INT8),
+                (&filter.limit, Type::INT8),
+                (&filter.search, Type::TEXT),
+            ],
+        )
         .await?;
     rows.iter().map(read).collect()
 }

@@ -1,10 +1,11 @@
-//! All SQL of the command line: looking at jobs and tasks, and steering them by request.
+//! All SQL of people's questions: looking at jobs and tasks, and steering them by request.
 //!
 //! It reads the interface views only (never the tables behind them), with the rights of whoever typed the
-//! command, so it shows exactly what that person may see. Every statement is unnamed and sent with typed
-//! parameters: one round trip, planned for the very values. Called by `cli`.
+//! command, so it shows exactly what that person may see (the page asks with those of the service). Every statement is unnamed and sent with typed
+//! parameters: one round trip, planned for the very values. Called by `cli` and `http`.
 
 pub mod jobs;
+pub mod picture;
 pub mod progress;
 pub mod service;
 pub mod steer;

@@ -89,6 +89,7 @@ impl Catalog {
             interruptions: 0,
             owner_trouble: None,
             site: None,
+            waited: None,
             backend: task.backend,
         }
     }

@@ -428,6 +428,7 @@ impl World {
             interruptions: 0,
             owner_trouble: None,
             site: None,
+            waited: None,
             backend: None,
         }
     }

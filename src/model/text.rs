@@ -1,4 +1,4 @@
-//! Text for terminals: inert, short, and in people's units.
+//! Text for people: inert in a terminal, short, and in people's units.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
