@@ -111,7 +111,15 @@ BEGIN
     ELSE
         NEW.task_id := NULL;
     END IF;
-    IF NEW.kind <> 'task_retry' THEN
+    IF NEW.kind IN ('node_drain', 'node_resume') THEN
+        NEW.job_id := NULL;
+        IF NOT yardmaster.steers_all() THEN
+            RAISE EXCEPTION 'draining and resuming nodes needs membership in yardmaster_admin' USING ERRCODE = 'insufficient_privilege';
+        ELSIF NOT EXISTS (SELECT FROM yardmaster.node n WHERE n.name = NEW.argument) THEN
+            RAISE EXCEPTION 'node "%" is not declared', coalesce(NEW.argument, 'NULL') USING ERRCODE = 'undefined_object',
+                HINT = 'SELECT name FROM yardmaster.node shows those that are.';
+        END IF;
+    ELSIF NEW.kind <> 'task_retry' THEN
         NEW.argument := NULL;
     ELSIF NEW.argument IS NOT NULL THEN
         IF NEW.argument !~ '[^\s]' THEN
@@ -309,6 +317,23 @@ SELECT s.task_id, s.attempt, s.job_id, coalesce(t.node, ''), s.pid, NULL, NULL, 
   JOIN yardmaster.job_spec j ON j.job_id = t.job_id
  WHERE s.status IN ('running', 'cancelling') AND ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER'));
 
+-- How many tasks of anybody run, in all ('') and on each node: numbers only, so that who may not see a task can still
+-- learn that it holds a slot.
+CREATE VIEW yardmaster.slot_use AS
+SELECT ''::text AS node, count(*) AS used FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling')
+UNION ALL
+SELECT n.node, count(*) FROM yardmaster.task_state s JOIN yardmaster.lane l ON l.lane = s.lane
+ CROSS JOIN LATERAL unnest(l.nodes) n(node) WHERE s.status IN ('running', 'cancelling') GROUP BY n.node;
+
+-- The declared nodes. Down outweighs draining: it says why nothing runs there now.
+CREATE VIEW yardmaster.node AS
+SELECT n.name, CASE WHEN n.fault IS NOT NULL THEN 'down' WHEN n.draining THEN 'draining' ELSE 'active' END AS state,
+       CASE WHEN n.fault IS NOT NULL THEN n.fault WHEN n.draining THEN format('drained by %s', n.drained_by) END AS reason,
+       CASE WHEN n.fault IS NOT NULL THEN n.fault_since WHEN n.draining THEN n.draining_since END AS since,
+       coalesce((SELECT u.used FROM yardmaster.slot_use u WHERE u.node = n.name), 0) AS slots_used, n.max_task_executors,
+       n.max_tracked_tasks
+  FROM yardmaster.node_state n WHERE n.declared;
+
 -- Whatever status, ids or times an INSERT names, the leader decides them; ids are assigned.
 CREATE FUNCTION yardmaster.job_insert() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
@@ -388,9 +413,11 @@ CREATE POLICY submit ON yardmaster.task_depend FOR INSERT
 -- Who asked for a deletion still learns what came of it.
 CREATE POLICY see ON yardmaster.request FOR SELECT
     USING (EXISTS (SELECT FROM yardmaster.job j WHERE j.job_id = request.job_id)
-           OR (kind = 'job_delete' AND requested_by = current_user));
+           OR (kind = 'job_delete' AND requested_by = current_user)
+           OR (job_id IS NULL AND (SELECT yardmaster.sees_all())));
 CREATE POLICY submit ON yardmaster.request FOR INSERT
-    WITH CHECK (requested_by = current_user AND yardmaster.may_steer(job_id));
+    WITH CHECK (requested_by = current_user
+           AND CASE WHEN job_id IS NULL THEN yardmaster.steers_all() ELSE yardmaster.may_steer(job_id) END);
 
 GRANT USAGE ON SCHEMA yardmaster TO PUBLIC;
 GRANT SELECT (job_id, owner, owner_oid, priority, key, content_hash, submit_xid) ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
@@ -401,7 +428,7 @@ GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, prior
 GRANT SELECT, INSERT (job_id, task_id, depends_on) ON yardmaster.task_depend TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT (request_id, kind, job_id, task_id, argument) ON yardmaster.request TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT ON yardmaster.job, yardmaster.task TO yardmaster_user, yardmaster_admin;
-GRANT SELECT ON yardmaster.attempt, yardmaster.node, yardmaster.published TO yardmaster_user, yardmaster_admin, yardmaster_monitor;
+GRANT SELECT ON yardmaster.attempt, yardmaster.node, yardmaster.slot_use, yardmaster.published TO yardmaster_user, yardmaster_admin, yardmaster_monitor;
 GRANT SELECT ON yardmaster.job, yardmaster.task, yardmaster.task_depend, yardmaster.request TO yardmaster_monitor;
 GRANT SELECT (job_id, owner, owner_oid, submit_xid) ON yardmaster.job_spec TO yardmaster_monitor;
 GRANT SELECT ON yardmaster.leader, yardmaster.leader_renewal TO yardmaster_user, yardmaster_admin, yardmaster_monitor;

@@ -164,6 +164,20 @@ AS $$ SELECT yardmaster.job_request('job_pause', job_id) $$;
 CREATE FUNCTION yardmaster.job_resume(job_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$ SELECT yardmaster.job_request('job_resume', job_id) $$;
 
+-- Starts nothing more on a node; what runs there ends in peace. For administrators.
+CREATE FUNCTION yardmaster.node_request(kind yardmaster.request_kind, node text) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    new_id bigint := nextval('yardmaster.request_request_id_seq');
+BEGIN
+    INSERT INTO yardmaster.request (request_id, kind, argument) VALUES (new_id, kind, node);
+    RETURN new_id;
+END $$;
+CREATE FUNCTION yardmaster.node_drain(node text) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.node_request('node_drain', node) $$;
+CREATE FUNCTION yardmaster.node_resume(node text) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.node_request('node_resume', node) $$;
+
 -- Removes a job that has ended, with its tasks and their history. It is gone for people from the leader's next turn on;
 -- its rows follow in small batches.
 CREATE FUNCTION yardmaster.job_delete(job_id bigint) RETURNS bigint
@@ -242,15 +256,6 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT yardmaster.wait_
 
 -- ---------------------------------------------------------------- why
 
--- How many tasks of anybody run, in all ('') and on each node: numbers only, so that who may not see a task can still
--- learn that it holds a slot.
-CREATE VIEW yardmaster.slot_use AS
-SELECT ''::text AS node, count(*) AS used FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling')
-UNION ALL
-SELECT n.node, count(*) FROM yardmaster.task_state s JOIN yardmaster.lane l ON l.lane = s.lane
- CROSS JOIN LATERAL unnest(l.nodes) n(node) WHERE s.status IN ('running', 'cancelling') GROUP BY n.node;
-GRANT SELECT ON yardmaster.slot_use TO yardmaster_user, yardmaster_admin, yardmaster_monitor;
-
 -- One sentence on why a task is not running; also says what it is when it has ended or runs.
 CREATE FUNCTION yardmaster.task_why(task_id bigint) RETURNS text
 LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -280,7 +285,9 @@ BEGIN
     IF (SELECT r.renewed_at < clock_timestamp() - interval '15 seconds' FROM yardmaster.leader_renewal r) THEN
         RETURN format('no leader: no service has renewed its office since %s', (SELECT r.renewed_at FROM yardmaster.leader_renewal r));
     ELSIF t.status IN ('running', 'cancelling') THEN
-        RETURN format('attempt %s is %s since %s%s', t.attempt, t.status, t.started_at, coalesce(', by backend ' || t.pid, ''));
+        RETURN format('attempt %s is %s since %s%s', t.attempt, t.status, t.started_at, coalesce(', by backend ' || t.pid, ''))
+            || coalesce((SELECT format(E'; its outcome is unknown while node %s is down: %s', n.name, n.reason)
+                           FROM yardmaster.node n WHERE n.name = t.node AND n.state = 'down'), '');
     ELSIF t.status = 'blocked' THEN
         SELECT p.task_id, p.name, p.status INTO other FROM yardmaster.task_depend e JOIN yardmaster.task p ON p.task_id = e.depends_on
          WHERE e.task_id = t.task_id AND p.status <> 'done' AND e.refused IS NULL ORDER BY p.task_id LIMIT 1;
@@ -303,12 +310,17 @@ BEGIN
     ELSIF NOT other.rolcanlogin THEN
         RETURN format('its owner, role "%s", may not log in', t.owner);
     END IF;
+    its_nodes := coalesce(t.nodes_involved, '{}') || CASE WHEN t.node IS NULL THEN '{}'::text[] ELSE ARRAY[t.node] END;
+    SELECT d.name, d.state, d.reason, d.since INTO other FROM yardmaster.node d
+     WHERE d.name = ANY (its_nodes) AND d.state <> 'active' ORDER BY d.name LIMIT 1;
+    IF FOUND THEN
+        RETURN format('node %s is %s since %s: %s', other.name, other.state, other.since, other.reason);
+    END IF;
     SELECT u.used INTO n FROM yardmaster.slot_use u WHERE u.node = '';
     SELECT p.value::bigint INTO most FROM yardmaster.published p WHERE p.key = 'max_task_executors';
     IF n >= most THEN
         RETURN format('all %s slots of max_task_executors are in use', most);
     END IF;
-    its_nodes := coalesce(t.nodes_involved, '{}') || CASE WHEN t.node IS NULL THEN '{}'::text[] ELSE ARRAY[t.node] END;
     SELECT u.node, u.used, coalesce(d.max_task_executors, (SELECT p.value::bigint FROM yardmaster.published p
                                                            WHERE p.key = 'max_task_executors_per_node')) AS most INTO other
       FROM yardmaster.slot_use u LEFT JOIN yardmaster.node d ON d.name = u.node

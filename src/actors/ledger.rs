@@ -28,8 +28,8 @@ use crate::db::catalog::{Catalog, request};
 use crate::db::connect::{self, Access, Purpose};
 use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
 use crate::messages::{
-    EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker,
-    TookOffice, TurnError,
+    EndBackend, LostOffice, Publish, PublishHealth, Release, RequestCancel, Resolve, Resolved, RunTurn,
+    TicketMaker, TookOffice, TurnError,
 };
 use crate::meters::meters;
 use crate::model::{Turn, TurnReply};
@@ -163,6 +163,21 @@ impl Handler<Publish> for Ledger {
         let Some(Desk { control, .. }) = self.desk.borrow().clone() else { return };
         let publishing = async move {
             if let Err(e) = publish_settings(&control, &settings).await {
+                tracing::warn!("{e}");
+            }
+        };
+        ctx.spawn(publishing.into_actor(self));
+    }
+}
+
+impl Handler<PublishHealth> for Ledger {
+    type Result = ();
+
+    fn handle(&mut self, PublishHealth(heard): PublishHealth, ctx: &mut Self::Context) {
+        let Some(Desk { control, .. }) = self.desk.borrow().clone() else { return };
+        let publishing = async move {
+            let nodes: Vec<_> = heard.into_iter().map(|n| (n.node, n.fault)).collect();
+            if let Err(e) = publish::health(&control, &nodes).await {
                 tracing::warn!("{e}");
             }
         };

@@ -1,6 +1,6 @@
 //! The actors: shells around pure decisions. A handler translates its message, asks, and carries out the answer.
 //!
-//! Long-lived actors (Monitor, Ledger, NodeLimiter, Waker) are not restarted in place: if one dies, the app ends the
+//! Long-lived actors (Monitor, Ledger, NodeLimiter, NodeWatch, Waker) are not restarted in place: if one dies, the app ends the
 //! process with a code of its own, and a normal start is the recovery.
 
 pub mod executor;
@@ -8,6 +8,7 @@ pub mod guards;
 pub mod ledger;
 pub mod monitor;
 pub mod node_limiter;
+pub mod node_watch;
 mod resolving;
 pub mod runner;
 pub mod sessions;

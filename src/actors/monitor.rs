@@ -3,7 +3,7 @@
 //! It owns what the Yard only counts: ready sessions, the seats of the round under way, the Executors' addresses. It
 //! never waits for a query: turns run beside it, and Terminate is heard while one is slow.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use actix::{
@@ -17,9 +17,9 @@ use super::siding::{SessionReturned, Siding};
 use crate::db::{AttemptName, Completion};
 use crate::messages::{
     AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot,
-    InterruptTask, LostOffice, Publish, Reload, RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits,
-    SlotAnswer, SlotPermit, SlotWant, Snapshot, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice,
-    TurnError, Wake, WakeAt,
+    InterruptTask, LostOffice, NodeHeard, Publish, PublishHealth, Reload, RequestCancel, Resolve, RunTurn,
+    SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant, Snapshot, Suspect, TaskFinished, TaskLeft,
+    Terminate, TicketMaker, TookOffice, TurnError, Wake, WakeAt,
 };
 use crate::meters::meters;
 use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
@@ -39,6 +39,10 @@ pub struct Colleagues {
     pub cancel: Recipient<RequestCancel>,
     /// Publishes nodes and limits.
     pub publish: Recipient<Publish>,
+    /// Writes in the catalog how nodes are.
+    pub health: Recipient<PublishHealth>,
+    /// Probes a node that gave trouble.
+    pub suspect: Recipient<Suspect>,
     /// Grants slots.
     pub slots: Recipient<AcquireSlots>,
     /// Grants slots whatever the limits say.
@@ -93,6 +97,8 @@ pub struct Monitor {
     office: Option<Office>,
     /// Keys whose opening failed, with the number of failures in a row.
     troubled: HashMap<SessionKey, u32>,
+    /// What was last heard of each node, for the catalog.
+    nodes: BTreeMap<String, Option<String>>,
     /// Ends the grace of a shutdown.
     grace: Option<SpawnHandle>,
 }
@@ -124,6 +130,7 @@ impl Monitor {
             begun: HashMap::new(),
             office: None,
             troubled: HashMap::new(),
+            nodes: BTreeMap::new(),
             grace: None,
         }
     }
@@ -357,7 +364,10 @@ impl Monitor {
         let opened = self.sessions.open(key.clone()).into_actor(self);
         ctx.spawn(opened.map(move |opened, monitor, ctx| {
             let opened = if monitor.siding.has_moved_since(&key.node, begun) {
-                Err(OpenFailure::Later { message: "the node leads elsewhere by now".to_owned() })
+                Err(OpenFailure::Later {
+                    message: "the node leads elsewhere by now".to_owned(),
+                    suspect: false,
+                })
             } else {
                 opened
             };
@@ -383,7 +393,10 @@ impl Monitor {
                 tracing::debug!(owner = key.owner, node = key.node, sqlstate, "login refused: {message}");
                 self.feed(Input::SessionRefused { key, sqlstate, message }, ctx);
             }
-            Err(OpenFailure::Later { message }) => {
+            Err(OpenFailure::Later { message, suspect }) => {
+                if suspect {
+                    self.colleagues.suspect.do_send(Suspect(key.node.clone()));
+                }
                 let failures = self.troubled.entry(key.clone()).or_insert(0);
                 if *failures == 0 {
                     tracing::warn!(
@@ -461,6 +474,8 @@ impl Handler<TookOffice> for Monitor {
         self.office = Some(Office { epoch, term, token, tickets });
         // The Yard expects no answer from an earlier term.
         self.turn_number += 1;
+        let heard = self.nodes.iter().map(|(n, f)| NodeHeard { node: n.clone(), fault: f.clone() });
+        self.colleagues.health.do_send(PublishHealth(heard.collect()));
         self.feed(Input::TookOffice { resumed, live }, ctx);
     }
 }
@@ -536,6 +551,28 @@ impl Handler<SessionsRetried> for Monitor {
 
     fn handle(&mut self, SessionsRetried(key): SessionsRetried, ctx: &mut Self::Context) {
         self.feed(Input::SessionsRetried(key), ctx);
+    }
+}
+
+impl Handler<NodeHeard> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, heard: NodeHeard, ctx: &mut Self::Context) {
+        let NodeHeard { node, fault } = heard.clone();
+        let before = self.nodes.insert(node.clone(), fault.clone()).flatten();
+        match (&fault, before) {
+            (Some(fault), _) => {
+                tracing::warn!(node, "the node is down, its tasks wait: {fault}");
+                // Sessions that wait there are of no more use; a silent one would only show it when lent.
+                for key in self.siding.moved(&node) {
+                    self.feed(Input::SessionGone(key), ctx);
+                }
+            }
+            (None, Some(_)) => tracing::info!(node, "the node is well again"),
+            (None, None) => {}
+        }
+        self.colleagues.health.do_send(PublishHealth(vec![heard]));
+        self.feed(Input::NodeHeard { node, well: fault.is_none() }, ctx);
     }
 }
 

@@ -109,6 +109,8 @@ pub enum OpenFailure {
     Later {
         /// What to log.
         message: String,
+        /// Does it look as if the node were down?
+        suspect: bool,
     },
 }
 

@@ -77,7 +77,10 @@ impl SessionSource for DbSessions {
         async move {
             let target = target?;
             // Where nobody can ask for the outcome nothing is run.
-            let later = |e: DbError| OpenFailure::Later { message: e.to_string() };
+            let later = |e: DbError| OpenFailure::Later {
+                suspect: !matches!(e, DbError::NoRoom { .. }),
+                message: e.to_string(),
+            };
             let site = match node.map_err(later)? {
                 Some(node) => node.site().await.map_err(later)?,
                 None => None,
@@ -118,8 +121,12 @@ impl SessionSource for DbSessions {
                     Err(refused(sqlstate, format!("{message}\nHINT: {remedy}")))
                 }
                 Err(OpenError::Refused { sqlstate, message }) => Err(refused(sqlstate, message)),
-                Err(e @ (OpenError::TooMany { .. } | OpenError::Unreachable { .. })) => {
-                    Err(OpenFailure::Later { message: e.to_string() })
+                // A server without room is busy, not down.
+                Err(e @ OpenError::TooMany { .. }) => {
+                    Err(OpenFailure::Later { message: e.to_string(), suspect: false })
+                }
+                Err(e @ OpenError::Unreachable { .. }) => {
+                    Err(OpenFailure::Later { message: e.to_string(), suspect: true })
                 }
             }
         }

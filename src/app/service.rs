@@ -12,12 +12,13 @@ use super::AppError;
 use crate::actors::ledger::{Ledger, Superiors};
 use crate::actors::monitor::{Colleagues, Monitor, limits};
 use crate::actors::node_limiter::NodeLimiter;
+use crate::actors::node_watch::NodeWatch;
 use crate::actors::sessions::DbSessions;
 use crate::actors::signals::SignalActor;
 use crate::actors::waker::Waker;
 use crate::db::connect::Access;
 use crate::db::{DbError, Nodes, listen};
-use crate::messages::{CancelAll, Release, Terminate};
+use crate::messages::{CancelAll, NodesDeclared, Release, Terminate};
 use crate::settings::{Settings, SettingsError};
 
 /// How the service ended.
@@ -40,6 +41,7 @@ pub struct Service {
     ledger: Addr<Ledger>,
     limiter: Addr<NodeLimiter>,
     waker: Addr<Waker>,
+    watch: Addr<NodeWatch>,
     ends: mpsc::Receiver<Ended>,
     reached: watch::Receiver<bool>,
 }
@@ -75,7 +77,7 @@ impl Service {
             let ledger = Ledger::new(
                 config.clone(),
                 settings.clone(),
-                nodes,
+                Rc::clone(&nodes),
                 Superiors {
                     took: monitor.clone().recipient(),
                     lost: monitor.clone().recipient(),
@@ -88,14 +90,17 @@ impl Service {
             .start();
             let listener =
                 Box::new(move |hint: Box<dyn Fn()>| listen::listen(config.clone(), hint).boxed_local());
-            let waker = Waker::new(monitor.recipient(), Some(listener)).start();
-            let for_reload = Rc::clone(&sessions);
+            let waker = Waker::new(monitor.clone().recipient(), Some(listener)).start();
+            let watch = NodeWatch::new(nodes, monitor.clone().recipient()).start();
+            let (for_reload, for_watch) = (Rc::clone(&sessions), watch.clone());
             let colleagues = Colleagues {
                 turns: ledger.clone().recipient(),
                 resolve: ledger.clone().recipient(),
                 end: ledger.clone().recipient(),
                 cancel: ledger.clone().recipient(),
                 publish: ledger.clone().recipient(),
+                health: ledger.clone().recipient(),
+                suspect: watch.clone().recipient(),
                 slots: limiter.clone().recipient(),
                 adopt: limiter.clone().recipient(),
                 limits: limiter.clone().recipient(),
@@ -103,15 +108,16 @@ impl Service {
                 stopped: Rc::new(move |clean| drop(settled.try_send(Ended::Settled { clean }))),
                 reloaded: Rc::new(move |settings| {
                     for_reload.reload(settings.clone());
+                    for_watch.do_send(NodesDeclared);
                     applied(settings);
                 }),
             };
-            addresses = Some((ledger, waker));
+            addresses = Some((ledger, waker, watch));
             Monitor::new(settings.clone(), colleagues, sessions)
         });
-        let (ledger, waker) =
+        let (ledger, waker, watch) =
             addresses.expect("the closure above has run: create calls it before it returns");
-        Service { monitor, ledger, limiter, waker, ends, reached }
+        Service { monitor, ledger, limiter, waker, watch, ends, reached }
     }
 
     /// Turns SIGTERM, SIGINT and SIGHUP into messages for this service; `read` reads the settings anew. SIGQUIT leaves
@@ -190,6 +196,7 @@ impl Service {
             ("Ledger", self.ledger.connected()),
             ("NodeLimiter", self.limiter.connected()),
             ("Waker", self.waker.connected()),
+            ("NodeWatch", self.watch.connected()),
         ]
         .into_iter()
         .find_map(|(name, alive)| (!alive).then_some(name))

@@ -10,6 +10,7 @@ pub mod context;
 mod error;
 pub mod job;
 mod migrate;
+mod node;
 pub mod output;
 pub mod progress;
 pub mod run;
@@ -69,6 +70,9 @@ pub enum Verb {
     /// Watch and steer single tasks.
     #[command(subcommand)]
     Task(task::TaskVerb),
+    /// Watch and drain nodes.
+    #[command(subcommand)]
+    Node(node::NodeVerb),
     /// Show the leader, the jobs, the tasks and what runs, on one screen.
     Status(status::StatusArgs),
     /// Create or upgrade the catalog (schema yardmaster) in the database.
@@ -128,6 +132,7 @@ fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Completions(args) => completions::print(context, &args, Cli::command()),
         Verb::Job(verb) => client_command(job::job(context, verb)),
         Verb::Task(verb) => client_command(task::task(context, verb)),
+        Verb::Node(verb) => client_command(node::node(context, verb)),
         Verb::Status(_) => client_command(status::status(context)),
         Verb::Migrate(_) => client_command(migrate::migrate(context)),
     }

@@ -131,6 +131,10 @@ pub async fn connect(access: &Access, purpose: Purpose) -> Result<(Client, mpsc:
     );
     config.options(options.trim()).application_name(format!("yardmaster {}", purpose.name()));
     let unreachable = |reason: String| DbError::Unreachable { place: access.to_string(), reason };
+    let refused = |Refusal { reason, no_room }| match no_room {
+        true => DbError::NoRoom { place: access.to_string(), reason },
+        false => unreachable(reason),
+    };
     let silent = |_| DbError::Timeout { context: "connect", seconds: CONNECT_TIMEOUT.as_secs() };
     let found = timeout(CONNECT_TIMEOUT, access.target.addresses()).await.map_err(silent)?;
     let mut trouble = unreachable("it has no address".to_owned());
@@ -138,27 +142,47 @@ pub async fn connect(access: &Access, purpose: Purpose) -> Result<(Client, mpsc:
         let login = log_in(&address, &config, purpose, access.target.wants_primary());
         match timeout(CONNECT_TIMEOUT, login).await.map_err(silent) {
             Ok(Ok(opened)) => return Ok(opened),
-            Ok(Err(reason)) => trouble = unreachable(reason),
+            Ok(Err(refusal)) => trouble = refused(refusal),
             Err(e) => trouble = e,
         }
     }
     Err(trouble)
 }
 
-/// Logs in at one address; says in words why not.
+/// Why one address would not do.
+struct Refusal {
+    reason: String,
+    /// Has the server no room?
+    no_room: bool,
+}
+
+impl From<String> for Refusal {
+    fn from(reason: String) -> Self {
+        Refusal { reason, no_room: false }
+    }
+}
+
+impl From<tokio_postgres::Error> for Refusal {
+    fn from(e: tokio_postgres::Error) -> Self {
+        let no_room = e.code().is_some_and(|code| code.code().starts_with("53"));
+        Refusal { reason: describe(&e), no_room }
+    }
+}
+
+/// Logs in at one address.
 async fn log_in(
     address: &Address,
     config: &Config,
     purpose: Purpose,
     wants_primary: bool,
-) -> Result<(Client, mpsc::Receiver<()>), String> {
+) -> Result<(Client, mpsc::Receiver<()>), Refusal> {
     let stream = address.dial(CONNECT_TIMEOUT).await.map_err(|e| format!("{address}: {e}"))?;
-    let (client, connection) = config.connect_raw(stream, NoTls).await.map_err(|e| describe(&e))?;
+    let (client, connection) = config.connect_raw(stream, NoTls).await?;
     let hinted = drive(connection, purpose);
     if wants_primary {
-        let answer = client.query_one(IS_STANDBY, &[]).await.map_err(|e| describe(&e))?;
+        let answer = client.query_one(IS_STANDBY, &[]).await?;
         if answer.get(0) {
-            return Err(format!("{address}: a standby, but target_session_attrs=read-write"));
+            return Err(format!("{address}: a standby, but target_session_attrs=read-write").into());
         }
     }
     Ok((client, hinted))

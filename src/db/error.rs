@@ -16,6 +16,14 @@ pub enum DbError {
         /// What the system or the server said.
         reason: String,
     },
+    /// The server has no room for another connection (class 53).
+    #[error("connect to {place}: {reason}")]
+    NoRoom {
+        /// Host, port and user.
+        place: String,
+        /// What the server said.
+        reason: String,
+    },
     /// The server answered with an error.
     #[error("{context}: {}", super::connect::describe(source))]
     Postgres {
@@ -65,6 +73,7 @@ impl DbError {
             DbError::Deposed(_) => Some(EPOCH_IS_OVER),
             DbError::Url(_)
             | DbError::Unreachable { .. }
+            | DbError::NoRoom { .. }
             | DbError::Timeout { .. }
             | DbError::Busy(_)
             | DbError::TwoHomes(_)
@@ -75,7 +84,10 @@ impl DbError {
     /// Will it pass by itself, so that trying again for ever is right?
     pub fn is_transient(&self) -> bool {
         match self {
-            DbError::Unreachable { .. } | DbError::Timeout { .. } | DbError::Busy(_) => true,
+            DbError::Unreachable { .. }
+            | DbError::NoRoom { .. }
+            | DbError::Timeout { .. }
+            | DbError::Busy(_) => true,
             DbError::Postgres { source, .. } => match source.code().map(SqlState::code) {
                 // Read-only for a while (25006), resources (53), operator intervention (57), serialization and
                 // deadlock (40), a lock not available (55P03), connection exceptions (08).

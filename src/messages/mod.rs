@@ -7,6 +7,7 @@ pub mod control;
 pub mod dispatch;
 pub mod inspect;
 pub mod ledger;
+pub mod nodes;
 pub mod slots;
 
 pub use control::{CancelAll, Reload, Terminate};
@@ -18,6 +19,7 @@ pub use ledger::{
     EndBackend, LostOffice, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn, TicketMaker,
     TookOffice, TurnError,
 };
+pub use nodes::{NodeHeard, NodesDeclared, PublishHealth, Suspect};
 pub use slots::{
     AcquireSlots, AdoptSlots, GetSlots, SetLimits, SlotAnswer, SlotPermit, SlotWant, SlotsReturned,
 };

@@ -5,6 +5,7 @@
 
 pub mod drawing;
 pub mod graph;
+pub mod health;
 pub mod ids;
 pub mod lane;
 pub mod retry;
@@ -19,6 +20,7 @@ pub mod transition;
 pub mod turn;
 pub mod yard;
 
+pub use health::Health;
 pub use ids::{Epoch, JobId, LaneId, TaskId};
 pub use lane::{Lane, QueueKey, SessionKey};
 pub use retry::RetryPolicy;

@@ -75,6 +75,8 @@ pub struct TurnReply {
     pub cancelling: Vec<TaskId>,
     /// Jobs whose state changed, with the new one.
     pub jobs: Vec<(JobId, JobStatus)>,
+    /// The nodes that somebody drains, if that may have changed.
+    pub draining: Option<Vec<String>>,
     /// How long until the next delayed task is due.
     pub next_due: Option<Duration>,
     /// There is more to admit: another turn with `look` should follow at once.

@@ -22,6 +22,7 @@
 //! - what can start does: no ready task with free slots and a session to be had outlasts the next wake;
 //! - without new input the effects end.
 
+mod closed;
 mod lanes;
 mod leaving;
 mod office;
@@ -33,6 +34,7 @@ use std::collections::HashMap;
 
 use super::retry::after_interruption;
 use super::{ClaimedTask, Ending, JobId, Lane, LaneId, Outcome, Settlement, TaskId};
+use closed::Closed;
 use lanes::Lanes;
 use office::Office;
 use round::Round;
@@ -84,6 +86,7 @@ pub struct Yard {
     rules: Rules,
     lanes: Lanes,
     sessions: Sessions,
+    closed: Closed,
     running: HashMap<TaskId, Running>,
     unsettled: Vec<Settlement>,
     /// Lanes of which an attempt just ended: a dependant may be released into them by its settlement.
@@ -105,6 +108,7 @@ impl Yard {
             rules,
             lanes: Lanes::default(),
             sessions: Sessions::default(),
+            closed: Closed::default(),
             running: HashMap::new(),
             unsettled: Vec::new(),
             hot: Vec::new(),
@@ -172,6 +176,12 @@ impl Yard {
             Input::SessionFailed(key) => self.sessions.failed(key),
             Input::SessionsRetried(key) => self.sessions.retried(&key),
             Input::SessionGone(key) => self.sessions.gone(&key),
+            Input::NodeHeard { node, well } => {
+                if well {
+                    self.sessions.retried_on(&node);
+                }
+                self.closed.heard(node, well);
+            }
             Input::Reloaded(rules) => self.rules = rules,
             Input::Terminate => self.terminate(&mut effects),
             Input::CancelAll => self.cancel_all(&mut effects),
@@ -193,7 +203,8 @@ impl Yard {
             | Input::SessionRefused { .. }
             | Input::SessionFailed(_)
             | Input::SessionsRetried(_)
-            | Input::SessionGone(_) => self.stale = true,
+            | Input::SessionGone(_)
+            | Input::NodeHeard { .. } => self.stale = true,
             // The nodes whose slots came back are known.
             Input::Finished { task, .. } | Input::Left { task, .. } => {
                 self.stale = true;

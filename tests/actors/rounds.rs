@@ -131,7 +131,11 @@ async fn a_bad_login_fails_only_that_owners_tasks() {
 #[actix::test]
 async fn a_node_that_cannot_be_reached_is_tried_until_it_can() {
     let mut house = House::open(&settings(4, 4), lanes(&["alice"]));
-    house.failures.lock().unwrap().insert("alice".into(), OpenFailure::Later { message: "down".into() });
+    house
+        .failures
+        .lock()
+        .unwrap()
+        .insert("alice".into(), OpenFailure::Later { message: "down".into(), suspect: true });
     let task = house.submit(0, "SELECT 1", &[]);
     house.nothing_starts_for(Duration::from_secs(60)).await;
     let attempts = house.opened.lock().unwrap().len();
@@ -139,7 +143,9 @@ async fn a_node_that_cannot_be_reached_is_tried_until_it_can() {
     house.failures.lock().unwrap().clear();
     house.run().await.commit();
     house.until_status(task, TaskStatus::Done).await;
-    assert_eq!(house.catalog.lock().unwrap().tasks[&task].attempt, 1, "no attempt was spent");
+    let catalog = house.catalog.lock().unwrap();
+    assert_eq!(catalog.tasks[&task].attempt, 1, "no attempt was spent");
+    assert_eq!(catalog.suspected.len(), attempts, "each failure is told to who probes the node");
 }
 
 #[actix::test]

@@ -8,5 +8,6 @@ mod support;
 
 mod doubt;
 mod exactly_once;
+mod health;
 mod node;
 mod targets;

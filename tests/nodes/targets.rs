@@ -75,7 +75,8 @@ async fn a_schema_that_is_not_ours_is_refused_and_named() {
     let service = Launch::on(&db).settings(&node.settings("n1")).start().await;
     let job = db.submit(json!({ "task": [{ "command": "SELECT 1", "node": "n1" }] })).await;
     service.await_log("schema yardmaster belongs to role \"bob\"").await;
-    assert_eq!(db.statuses(job).await, ["runnable"]);
+    let task = db.tasks(job).await[0];
+    db.await_task(task, "runnable").await;
     node.admin.batch_execute("DROP SCHEMA yardmaster").await.unwrap();
     db.await_job(job, "finished").await;
 }

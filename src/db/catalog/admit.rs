@@ -61,7 +61,7 @@ WITH RECURSIVE fresh AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT f.*, l.lane, j.paused, j.cancel_requested OR j.delete_requested AS cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed,
            CASE WHEN f.task_id = ANY ($6::bigint[]) THEN '42P19'
-                WHEN f.node IS NOT NULL AND NOT EXISTS (SELECT FROM yardmaster.node n WHERE n.name = f.node) THEN '42704'
+                WHEN f.node IS NOT NULL AND NOT EXISTS (SELECT FROM yardmaster.node_state n WHERE n.name = f.node AND n.declared) THEN '42704'
                 WHEN EXISTS (SELECT FROM pg_roles r WHERE r.oid = f.owner_oid AND r.rolsuper)
                      AND EXISTS (SELECT FROM yardmaster.published p WHERE p.key = 'allow_superuser_owners' AND p.value = 'false')
                      THEN '42501' END AS refusal

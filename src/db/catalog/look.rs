@@ -59,6 +59,10 @@ pub enum RequestKind {
     JobResume,
     /// Remove a job that has ended.
     JobDelete,
+    /// Start nothing more on a node.
+    NodeDrain,
+    /// Start tasks on a node again.
+    NodeResume,
 }
 
 impl RequestKind {
@@ -71,6 +75,8 @@ impl RequestKind {
             "job_pause" => RequestKind::JobPause,
             "job_resume" => RequestKind::JobResume,
             "job_delete" => RequestKind::JobDelete,
+            "node_drain" => RequestKind::NodeDrain,
+            "node_resume" => RequestKind::NodeResume,
             _ => return None,
         })
     }
@@ -83,11 +89,11 @@ pub struct Request {
     pub id: i64,
     /// What is asked.
     pub kind: RequestKind,
-    /// The job.
+    /// The job; 0 for requests about nodes.
     pub job: JobId,
     /// The task, for requests about one.
     pub task: Option<TaskId>,
-    /// A changed command, for `task_retry`.
+    /// A changed command, for `task_retry`; the node, for those about one.
     pub argument: Option<String>,
 }
 
@@ -161,7 +167,7 @@ pub fn found(look: &Row, requests: &[Row]) -> Found {
                 Some(Request {
                     id: row.get(0),
                     kind: RequestKind::parse(row.get(1))?,
-                    job: JobId(row.get(2)),
+                    job: JobId(row.get::<_, Option<i64>>(2).unwrap_or(0)),
                     task: row.get::<_, Option<i64>>(3).map(TaskId),
                     argument: row.get(4),
                 })

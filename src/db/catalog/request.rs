@@ -141,6 +141,25 @@ WITH hidden AS (
 )
 UPDATE yardmaster.job_spec p SET key = NULL FROM hidden h WHERE p.job_id = h.job_id AND p.key IS NOT NULL";
 
+/// Drains and resumes nodes: names (`$1`), whether to drain (`$2`), by which requests (`$3`).
+pub const NODES: &str = "
+UPDATE yardmaster.node_state n
+   SET draining = g.drain, draining_since = CASE WHEN g.drain THEN now() END, drained_by = CASE WHEN g.drain THEN r.requested_by END
+  FROM unnest($1::text[], $2::boolean[], $3::bigint[]) AS g(name, drain, request_id)
+  JOIN yardmaster.request r ON r.request_id = g.request_id
+ WHERE n.name = g.name AND n.draining <> g.drain";
+
+/// Writes on requests about nodes (`$1`) what came of them.
+pub const ANSWER_NODES: &str = "
+UPDATE yardmaster.request r
+   SET handled_at = now(),
+       outcome = coalesce((SELECT format('node %s is %s', n.name, CASE WHEN n.draining THEN 'draining' ELSE 'active' END)
+                             FROM yardmaster.node_state n WHERE n.name = r.argument), format('node %s does not exist', r.argument))
+ WHERE r.request_id = ANY ($1) AND r.job_id IS NULL AND r.handled_at IS NULL";
+
+/// The nodes that are drained.
+pub const DRAINING: &str = "SELECT n.name FROM yardmaster.node_state n WHERE n.draining";
+
 /// Asks for the cancellation of jobs whose time is over; the next look finds the requests. Wants `job_state_deadline`.
 pub const EXPIRE: &str = "
 WITH expired AS (

@@ -122,6 +122,10 @@ DELETE FROM yardmaster.record r USING unnest($1::bigint[], $2::uuid[], $3::integ
 /// A node may serve several installations, and each knows its own tasks only: what nobody claims goes after this long.
 const UNCLAIMED: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// Requests about nodes, which belong to no job, longer ago than `$1` seconds. Wants `request_node`.
+const NODE_REQUESTS: &str = "
+DELETE FROM yardmaster.request r WHERE r.job_id IS NULL AND r.handled_at < now() - $1::float8 * interval '1 second'";
+
 /// Tables that are more than twice as large as when they were last analyzed. Plans are made from statistics and kept, and
 /// autovacuum comes by once a minute only: too late for who submits 100,000 tasks into an empty catalog.
 const GROWN: &str = "
@@ -144,6 +148,7 @@ pub const STATEMENTS: &[(&str, &str)] = &[
     ("REMOVE_TASKS", TASKS),
     ("REMOVE_JOBS", EMPTIED),
     ("RECORDS", RECORDS),
+    ("NODE_REQUESTS", NODE_REQUESTS),
     ("OLD_ON_NODE", OLD_ON_NODE),
     ("OURS_AT_REST", OURS_AT_REST),
     ("REMOVE_ON_NODE", REMOVE_ON_NODE),
@@ -171,6 +176,7 @@ pub struct Janitor {
     tasks: Statement,
     emptied: Statement,
     records: Statement,
+    node_requests: Statement,
 }
 
 impl Janitor {
@@ -187,6 +193,7 @@ impl Janitor {
             tasks: prepare(TASKS).await?,
             emptied: prepare(EMPTIED).await?,
             records: prepare(RECORDS).await?,
+            node_requests: prepare(NODE_REQUESTS).await?,
             office,
             client,
         })
@@ -211,6 +218,7 @@ impl Janitor {
         let tasks = pipe.query("remove old tasks", &self.tasks, &[&BATCH, &JOBS]);
         let jobs = pipe.query("remove old jobs", &self.emptied, &[&JOBS]);
         let records = pipe.query("remove old records", &self.records, &[&records, &BATCH]);
+        pipe.query("remove old requests about nodes", &self.node_requests, &[&failed]);
         pipe.batch("commit a removal", "COMMIT");
         let mut answers = pipe.run().await?;
         let [tasks, jobs, records] =

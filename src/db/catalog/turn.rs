@@ -62,6 +62,9 @@ statements! {
     delete = request::DELETE,
     expire = request::EXPIRE,
     answer = request::ANSWER,
+    drain = request::NODES,
+    answer_nodes = request::ANSWER_NODES,
+    draining = request::DRAINING,
 }
 
 /// Every statement of the catalog with its name, for the test that prepares them all.
@@ -321,6 +324,13 @@ impl Catalog {
         if !requests.ids.is_empty() {
             pipe.query("answer requests", &s.answer, &[&requests.ids]);
         }
+        if !requests.nodes.is_empty() {
+            let n = (&requests.nodes, &requests.drain, &requests.node_ids);
+            pipe.query("drain nodes", &s.drain, &[n.0, n.1, n.2]);
+            pipe.query("answer requests about nodes", &s.answer_nodes, &[n.2]);
+        }
+        let draining = (!requests.nodes.is_empty() || admission.is_some_and(|a| a.full && !a.counted))
+            .then(|| pipe.query("read the drained nodes", &s.draining, &[]));
         let claimed = (!turn.offers.is_empty()).then(|| {
             let o = &offers;
             pipe.query(
@@ -359,6 +369,7 @@ impl Catalog {
                 .take(due)
                 .first()
                 .map(|row| Duration::from_millis(row.get::<_, i64>(0).max(0).unsigned_abs())),
+            draining: draining.map(|step| answers.take(Some(step)).iter().map(|row| row.get(0)).collect()),
             ..TurnReply::default()
         };
         for step in [tasks, late_edges, retry, resume, settled, promoted] {
@@ -411,6 +422,7 @@ fn stage(kind: RequestKind) -> usize {
         RequestKind::JobPause => 3,
         RequestKind::JobResume => 4,
         RequestKind::JobDelete => 5,
+        RequestKind::NodeDrain | RequestKind::NodeResume => 6,
     }
 }
 
@@ -427,6 +439,9 @@ struct Requests {
     job_pause: Vec<i64>,
     job_resume: Vec<i64>,
     job_delete: Vec<i64>,
+    nodes: Vec<String>,
+    drain: Vec<bool>,
+    node_ids: Vec<i64>,
 }
 
 impl Requests {
@@ -438,6 +453,10 @@ impl Requests {
         let mut postponed: Vec<look::Request> = Vec::new();
         let mut reached: HashMap<JobId, usize> = HashMap::new();
         for r in requests {
+            if let (RequestKind::NodeDrain | RequestKind::NodeResume, Some(node)) = (r.kind, &r.argument) {
+                out.node(r.id, node, r.kind == RequestKind::NodeDrain);
+                continue;
+            }
             let stage = stage(r.kind);
             let behind = reached.get(&r.job).is_some_and(|reached| stage < *reached);
             if behind || admitting && r.task.is_some() {
@@ -464,11 +483,24 @@ impl Requests {
                         out.commands.push(r.argument.clone());
                     }
                 }
+                (RequestKind::NodeDrain | RequestKind::NodeResume, _) => {}
                 // A row that names no task asks for nothing; it is answered all the same.
                 (RequestKind::TaskCancel | RequestKind::TaskRetry, None) => {}
             }
         }
         (out, postponed)
+    }
+
+    /// The last word on a node counts; all are answered by what came of it.
+    fn node(&mut self, id: i64, node: &str, drain: bool) {
+        for (earlier, drained) in self.nodes.iter().zip(&mut self.drain) {
+            if earlier == node {
+                *drained = drain;
+            }
+        }
+        self.nodes.push(node.to_owned());
+        self.drain.push(drain);
+        self.node_ids.push(id);
     }
 
     fn retries(&self) -> bool {

@@ -5,6 +5,7 @@
 //! parameters: one round trip, planned for the very values. Called by `cli` and `http`.
 
 pub mod jobs;
+pub mod nodes;
 pub mod picture;
 pub mod progress;
 pub mod service;

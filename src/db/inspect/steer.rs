@@ -133,7 +133,7 @@ pub async fn outcome(client: &Client, request: i64) -> Result<Option<String>, Qu
     Ok(handled.then(|| text.unwrap_or_default()))
 }
 
-fn one(rows: Vec<tokio_postgres::Row>) -> Result<Request, QueryError> {
+pub(super) fn one(rows: Vec<tokio_postgres::Row>) -> Result<Request, QueryError> {
     let row = rows
         .first()
         .ok_or_else(|| QueryError::Unexpected("a request function returned no row".to_owned()))?;

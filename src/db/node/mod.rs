@@ -31,6 +31,8 @@ pub use nodes::Nodes;
 
 /// Connections of the service to one node at once.
 const MAX_LINES: usize = 3;
+/// Of those, how many stay open when nothing is asked: the rest is for owners' sessions.
+const KEPT_LINES: usize = 1;
 /// How long a node may take to answer one question: more than its own statement timeout.
 const ANSWER_WITHIN: Duration = Duration::from_secs(6);
 
@@ -110,7 +112,7 @@ impl Node {
         let silent = |_| DbError::Timeout { context, seconds: ANSWER_WITHIN.as_secs() };
         // Whose answer is not waited for is not asked again.
         let answer = timeout(ANSWER_WITHIN, client.query(sql, params)).await.map_err(silent)?;
-        if !client.is_closed() {
+        if !client.is_closed() && idle.borrow().len() < KEPT_LINES {
             idle.borrow_mut().push(client);
         }
         answer.map_err(DbError::postgres(context))

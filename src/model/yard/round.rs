@@ -115,6 +115,9 @@ impl Yard {
                 *n -= 1;
                 return Walk::On;
             }
+            if !self.closed.takes(lane) {
+                return Walk::PassOver;
+            }
             let has_session = budget.take(&lane.session);
             if !has_session && !budget.open(&lane.session) {
                 return Walk::PassOver;
@@ -126,7 +129,8 @@ impl Yard {
         if heard_all {
             // A lane whose queue is empty may receive a dependant from this very settlement.
             let hot = std::mem::take(&mut round.hot);
-            let lanes = hot.iter().filter_map(|id| self.lanes.empty_lane(*id));
+            let lanes =
+                hot.iter().filter_map(|id| self.lanes.empty_lane(*id)).filter(|l| self.closed.takes(l));
             wants.extend(
                 lanes.filter(|lane| budget.take(&lane.session)).take(limit - ready).map(|l| want(l, true)),
             );
@@ -218,6 +222,9 @@ impl Yard {
             self.stale = true;
         }
         self.stale |= !reply.windows.is_empty();
+        if let Some(draining) = reply.draining {
+            self.stale |= self.closed.drained(draining);
+        }
         let mut unclaimed = vec![true; round.seats.len()];
         for (offer, task) in reply.claimed {
             unclaimed[offer] = false;

@@ -68,6 +68,12 @@ impl Sessions {
         self.with(key, |s| s.backing_off = false);
     }
 
+    /// Whatever failed on this node may be tried again.
+    pub(super) fn retried_on(&mut self, node: &str) {
+        self.stands.iter_mut().filter(|(key, _)| key.node == node).for_each(|(_, s)| s.backing_off = false);
+        self.stands.retain(|_, s| !s.is_empty());
+    }
+
     pub(super) fn gone(&mut self, key: &SessionKey) {
         self.with(key, |s| s.idle = s.idle.saturating_sub(1));
     }

@@ -123,6 +123,13 @@ pub enum Input {
     SessionFailed(SessionKey),
     /// The back-off of a key is over.
     SessionsRetried(SessionKey),
+    /// A node was probed and is well, or down: nothing is started there then.
+    NodeHeard {
+        /// The node.
+        node: String,
+        /// Is it well?
+        well: bool,
+    },
     /// An idle session was closed.
     SessionGone(SessionKey),
     /// New rules, or limits changed.

@@ -8,7 +8,9 @@ use actix::{Actor, Context, Handler, MessageResult, ResponseFuture};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
-use yardmaster::messages::{EndBackend, Publish, RequestCancel, Resolve, Resolved, RunTurn, TurnError};
+use yardmaster::messages::{
+    EndBackend, Publish, PublishHealth, RequestCancel, Resolve, Resolved, RunTurn, Suspect, TurnError,
+};
 use yardmaster::model::{
     Backend, ClaimedTask, Ending, JobId, JobStatus, Lane, LiveAttempt, Offer, Outcome, QueueKey, Settlement,
     TaskId, TaskStatus, TurnReply, Window,
@@ -53,6 +55,7 @@ pub struct Catalog {
     pub settled: Vec<Settlement>,
     pub ended: Vec<Backend>,
     pub resolves: Vec<(TaskId, Duration)>,
+    pub suspected: Vec<String>,
     pub published: u32,
     pub max_live: usize,
 }
@@ -279,5 +282,19 @@ impl Handler<Publish> for FakeLedger {
 
     fn handle(&mut self, _: Publish, _: &mut Self::Context) {
         self.catalog().published += 1;
+    }
+}
+
+impl Handler<PublishHealth> for FakeLedger {
+    type Result = ();
+
+    fn handle(&mut self, _: PublishHealth, _: &mut Self::Context) {}
+}
+
+impl Handler<Suspect> for FakeLedger {
+    type Result = ();
+
+    fn handle(&mut self, Suspect(node): Suspect, _: &mut Self::Context) {
+        self.catalog().suspected.push(node);
     }
 }

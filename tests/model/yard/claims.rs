@@ -99,6 +99,36 @@ fn sessions_that_do_not_open_hold_up_nobody() {
     assert!(matches!(world.stand(other), Stand::Live { .. }), "{:?}", world.stand(other));
 }
 
+/// Nothing starts on a node that is down or drained, nor what burdens it; others do not notice, and all goes on after.
+#[test]
+fn a_closed_node_holds_up_nobody_else_and_opens_again() {
+    for drained in [false, true] {
+        let mut both = lane(3, "carol", &["a", "b"]);
+        both.session.node = "b".to_owned();
+        let mut world = world(8, 8, vec![lane(1, "alice", &["a"]), lane(2, "bob", &["b"]), both]);
+        let close = |world: &mut World, closed: bool| {
+            world.closed = closed.then(|| "a".to_owned());
+            if drained {
+                world.draining = Some(closed.then(|| "a".to_owned()).into_iter().collect());
+                world.feed(Input::Woken);
+            } else {
+                world.feed(Input::NodeHeard { node: "a".into(), well: !closed });
+            }
+            world.calm();
+        };
+        close(&mut world, true);
+        let (on_a, on_b, on_both) =
+            (world.submit(0, 9, &[]), world.submit(1, 0, &[]), world.submit(2, 0, &[]));
+        world.calm();
+        assert!(matches!(world.stand(on_b), Stand::Live { .. }), "{:?}", world.stand(on_b));
+        assert_eq!((world.stand(on_a), world.stand(on_both)), (&Stand::Ready, &Stand::Ready));
+        close(&mut world, false);
+        for task in [on_a, on_both] {
+            assert!(matches!(world.stand(task), Stand::Live { .. }), "{:?}", world.stand(task));
+        }
+    }
+}
+
 /// A full node costs one question a round, not one for each task that waits for it.
 #[test]
 fn a_full_lane_is_left_alone_until_a_slot_of_its_nodes_comes_back() {

@@ -78,6 +78,10 @@ pub struct World {
     pub order: Vec<i64>,
     pub stops: Vec<bool>,
     pub grace: u32,
+    /// The drained nodes, to be told in the next turn that looks.
+    pub draining: Option<Vec<String>>,
+    /// A node where nothing is to start.
+    pub closed: Option<String>,
     pub cancel_requests: Vec<JobId>,
     pub steps: u32,
 }
@@ -116,6 +120,8 @@ impl World {
             order: Vec::new(),
             stops: Vec::new(),
             grace: 0,
+            draining: None,
+            closed: None,
             cancel_requests: Vec::new(),
             steps: 0,
         }
@@ -448,6 +454,7 @@ impl World {
         let mut reply = TurnReply::default();
         let before: BTreeSet<i64> = self.all_ready();
         if turn.look {
+            reply.draining = self.draining.take();
             self.admit(&mut reply);
         }
         for settlement in &turn.settlements {
@@ -597,7 +604,8 @@ impl World {
         if self.yard.mode() != Mode::Accepting || self.office != Office::Held {
             return;
         }
-        for (i, lane) in self.lanes.iter().enumerate() {
+        let open = |lane: &Lane| !self.closed.as_ref().is_some_and(|closed| lane.nodes.contains(closed));
+        for (i, lane) in self.lanes.iter().enumerate().filter(|(_, lane)| open(lane)) {
             let waits = self.ready(lane.id, None);
             assert!(
                 waits.is_empty() || self.desk.table.fits(&lane.nodes).is_err(),
