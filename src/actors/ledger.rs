@@ -24,7 +24,7 @@ use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover;
 use crate::db::catalog::retention::{self, Janitor, Keep};
-use crate::db::catalog::{Catalog, request};
+use crate::db::catalog::{Catalog, request, schedule};
 use crate::db::connect::{self, Access, Purpose};
 use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
 use crate::messages::{
@@ -301,6 +301,7 @@ impl Keeper {
         let (control, mut control_ended) = connect::connect(&self.config, Purpose::Control).await?;
         let (renewals, _) = connect::connect(&self.config, Purpose::Control).await?;
         let (janitor, mut janitor_ended) = connect::connect(&self.config, Purpose::Control).await?;
+        let (clock, mut clock_ended) = connect::connect(&self.config, Purpose::Control).await?;
         let instance = self.settings.borrow().instance_name.clone();
         let resumed = match self.held {
             Some(office) => leadership::resume(&renewals, office).await?,
@@ -341,6 +342,7 @@ impl Keeper {
         let janitor = Janitor::new(janitor, office).await?;
         let sweeping = sweep(janitor, self.settings.clone());
         let sweeping_nodes = sweep_nodes(control, Rc::clone(&self.nodes), self.settings.clone());
+        let scheduling = tend_schedules(clock, office);
         let place = self.config.to_string();
         tokio::select! {
             term = self.serve(&mut catalog) => term,
@@ -348,9 +350,11 @@ impl Keeper {
             term = keep_renewing(&renewals, office) => term,
             never = sweeping => match never {},
             never = sweeping_nodes => match never {},
+            never = scheduling => match never {},
             // Who resolves attempts, or removes what is old, would try for ever on a connection that is gone.
             error = lost(&mut control_ended, &place, "the control connection ended") => Err(error),
             error = lost(&mut janitor_ended, &place, "the connection of retention ended") => Err(error),
+            error = lost(&mut clock_ended, &place, "the connection of schedules ended") => Err(error),
             error = lost(&mut lock_ended, &place, "the connection that holds the leadership lock ended") => Err(error),
         }
     }
@@ -454,6 +458,24 @@ async fn sweep_nodes(
             async move { while let Ok(true) = retention::sweep_node(&node, &home, keep).await {} }
         });
         futures::future::join_all(sweeps).await;
+    }
+}
+
+/// Makes the jobs of schedules, as long as the term lasts. Never ends, for the same reason.
+async fn tend_schedules(client: Client, office: Office) -> std::convert::Infallible {
+    let mut told = false;
+    loop {
+        let pause = match schedule::tend(&client, office).await {
+            Ok(pause) => pause,
+            Err(e) => {
+                if !told && !client.is_closed() && !matches!(e, DbError::Deposed(_)) {
+                    tracing::warn!("schedules: {e}");
+                    told = true;
+                }
+                retention::EVERY
+            }
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 

@@ -10,6 +10,7 @@ pub mod ids;
 pub mod lane;
 pub mod retry;
 pub mod rollup;
+pub mod schedule;
 pub mod slots;
 pub mod status;
 pub mod task;

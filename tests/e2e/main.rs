@@ -20,6 +20,7 @@ mod one_job;
 mod processes;
 mod retention;
 mod retries;
+mod schedules;
 mod signals;
 mod storm;
 mod waiting;

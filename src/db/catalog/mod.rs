@@ -13,6 +13,7 @@ pub mod publish;
 pub mod recover;
 pub mod request;
 pub mod retention;
+pub mod schedule;
 pub mod settle;
 pub mod turn;
 

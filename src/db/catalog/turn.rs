@@ -76,6 +76,7 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
         super::recover::STATEMENTS,
         request::STATEMENTS,
         super::retention::STATEMENTS,
+        super::schedule::STATEMENTS,
         crate::db::node::STATEMENTS,
     ];
     families.into_iter().flatten().copied().collect()
