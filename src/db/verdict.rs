@@ -5,9 +5,9 @@
 //! ```text
 //! 0 BEGIN; SET LOCAL …; the command
 //! 1 SET CONSTRAINTS ALL IMMEDIATE; CLOSE ALL; SET LOCAL …
-//! 2 SELECT yardmaster.complete(…)
+//! 2 SELECT … yardmaster.complete(…)
 //! 3 COMMIT
-//! 4 DISCARD ALL                     (says nothing about the attempt)
+//! 4 RESET ALL; DEALLOCATE ALL; …    (says nothing about the attempt)
 //! ```
 //! Only the answer to COMMIT makes it certain. `COMMIT` of a failed transaction succeeds with the tag `ROLLBACK`,
 //! and without a transaction (its BEGIN never ran, because the text does not parse) even with `COMMIT`: so an error
