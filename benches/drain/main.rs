@@ -6,8 +6,10 @@
 //! Every figure is printed with the yardstick it should be read beside: the ratio travels between machines, the figure
 //! does not. Arguments name the parts to run (all without any); `--json FILE` also writes the figures for programs.
 
+mod crowd;
 mod parts;
 mod report;
+mod waits;
 mod yard;
 mod yardsticks;
 
@@ -20,11 +22,14 @@ use yard::Yard;
 
 /// The parts, in the order they are run. The yardsticks come first and have no name of their own: everything is read
 /// beside them; `--no-yardsticks` skips them.
-const PARTS: [(&str, &str); 5] = [
+const PARTS: [(&str, &str); 8] = [
     ("latency", "commit to start and to done, one task at a time"),
     ("drain", "20,000 tasks that only read, 20,000 that insert a row"),
     ("graphs", "a chain, layers, a fan"),
     ("submit", "one job of 100,000 tasks"),
+    ("waits", "how soon a wait and a cancel end"),
+    ("crowd", "the drain beside millions of other tasks (takes minutes; only if named)"),
+    ("idle", "what a service without work asks and burns"),
     ("memory", "of the service, idle and at its peak"),
 ];
 
@@ -55,7 +60,7 @@ impl Arguments {
     }
 
     fn wants(&self, part: &str) -> bool {
-        self.parts.is_empty() || self.parts.iter().any(|p| p == part)
+        self.parts.is_empty() && part != "crowd" || self.parts.iter().any(|p| p == part)
     }
 }
 
@@ -96,6 +101,15 @@ async fn measure(arguments: &Arguments) -> Result<()> {
     }
     if arguments.wants("submit") {
         parts::submit(&yard, &mut report).await?;
+    }
+    if arguments.wants("waits") {
+        waits::waits(&yard, &mut report).await?;
+    }
+    if arguments.wants("crowd") {
+        crowd::crowd(&yard, &mut report).await?;
+    }
+    if arguments.wants("idle") {
+        waits::idle(&yard, &mut report).await?;
     }
     if arguments.wants("memory") {
         report.plain("memory", "idle, just started", idle, "MiB");

@@ -27,11 +27,13 @@ fn submit_sql(tasks: &str) -> String {
 const WORKED: &str =
     "SELECT extract(epoch FROM finished_at - started_at)::float8 FROM yardmaster.job WHERE job_id = $1";
 
-async fn worked(yard: &Yard, job: i64) -> Result<f64> {
+/// The seconds that a finished job worked.
+pub async fn worked(yard: &Yard, job: i64) -> Result<f64> {
     Ok(yard.watcher.query_one(WORKED, &[&job]).await?.get(0))
 }
 
-async fn submit_job(yard: &Yard, tasks: &str, n: i64) -> Result<i64> {
+/// Submits `n` tasks as one job; `tasks` makes the i-th of them.
+pub async fn submit_job(yard: &Yard, tasks: &str, n: i64) -> Result<i64> {
     Ok(yard.app.query_one(&submit_sql(tasks), &[&n]).await?.get(0))
 }
 
@@ -121,6 +123,12 @@ async fn drain_of(
     );
     report.plain("drain", &format!("{what}: CPU a task, server"), each(after.server - before.server), "µs");
     report.plain("drain", &format!("{what}: WAL a task"), (after.wal - before.wal) / n, "bytes");
+    report.plain(
+        "drain",
+        &format!("{what}: flushes of WAL a task"),
+        (after.flushes - before.flushes) / n,
+        "",
+    );
     Ok(())
 }
 

@@ -57,6 +57,18 @@ impl Report {
         self.add(part, name, value, unit, measure.map(|m| (label, value / m)));
     }
 
+    /// Takes a figure with its ratio to another of this run.
+    pub fn relative(
+        &mut self,
+        part: &'static str,
+        name: &str,
+        value: f64,
+        unit: &'static str,
+        to: (&str, f64),
+    ) {
+        self.add(part, name, value, unit, Some(to));
+    }
+
     fn add(
         &mut self,
         part: &'static str,

@@ -54,6 +54,8 @@ pub struct Usage {
     pub server: f64,
     /// Bytes of WAL.
     pub wal: f64,
+    /// How often WAL was flushed to disk; NaN where the server does not count it so (18 and later).
+    pub flushes: f64,
 }
 
 impl Yard {
@@ -164,6 +166,10 @@ impl Yard {
             service: times(self.service_pid()?).context("the service's times")?.own,
             server,
             wal: self.admin.query_one(wal, &[]).await?.get(0),
+            flushes: match self.admin.query_one("SELECT wal_sync::float8 FROM pg_stat_wal", &[]).await {
+                Ok(row) => row.get(0),
+                Err(_) => f64::NAN,
+            },
         })
     }
 
