@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 bin := $(or $(CARGO_TARGET_DIR),target)/debug/yardmaster
 JOB ?= examples/first-minute.toml
 
-.PHONY: help setup run test test-slow chaos lint bench ci
+.PHONY: help setup run test test-slow chaos lint bench bench-model ci
 
 help: ## Prints this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
@@ -38,6 +38,9 @@ lint: setup ## Checks format and lints
 
 bench: setup ## Measures speed beside pgbench's limits, 4 minutes (BENCH="drain --json FILE" for a part)
 	cargo bench --bench drain -- $(BENCH)
+
+bench-model: setup ## Measures the pure model (criterion)
+	cargo bench --bench model
 
 ci: ## Does what the continuous integration does: lint and test
 	@.ci/run
