@@ -25,7 +25,7 @@ use super::cancel::{Canceller, Gate};
 use super::dial::{Address, Stream};
 use super::login::{self, OpenError};
 use super::node::Site;
-use super::replies::{Heard, SharedReplies, lock};
+use super::replies::{Heard, SharedReplies, TransactionStatus, lock};
 use super::tap::Tap;
 use super::verdict::{self, Circumstances, TRANSACTIONAL_PHASES};
 use crate::model::Backend;
@@ -324,8 +324,10 @@ impl Session {
         };
         drop(replies);
         let copied = heard.copied_out || around.copy_in;
+        // A reset inside a transaction that the command left open is none.
+        let idle = heard.phases.iter().rev().find_map(|phase| phase.status) == Some(TransactionStatus::Idle);
         let end = judge(heard, around);
-        self.sound = clean && !copied && leaves_no_doubt(&end);
+        self.sound = clean && idle && !copied && leaves_no_doubt(&end);
         end
     }
 }
