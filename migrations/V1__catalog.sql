@@ -12,7 +12,7 @@ CREATE TYPE yardmaster.task_status AS ENUM
     ('blocked', 'runnable', 'running', 'cancelling', 'done', 'error', 'unscheduled', 'cancelled');
 CREATE TYPE yardmaster.attempt_outcome AS ENUM ('done', 'failed', 'interrupted', 'cancelled');
 CREATE TYPE yardmaster.request_kind AS ENUM
-    ('job_cancel', 'task_cancel', 'job_retry', 'task_retry', 'job_pause', 'job_resume', 'job_delete', 'node_drain', 'node_resume');
+    ('job_cancel', 'task_cancel', 'job_retry', 'task_retry', 'job_pause', 'job_resume', 'job_delete', 'job_cleanup', 'node_drain', 'node_resume');
 
 -- submit_xid says which transaction a row came with. The leader looks for rows that its last look could not
 -- see: those of transactions in progress then (a list) and those begun since (a range). Both are index scans
@@ -29,6 +29,9 @@ CREATE TABLE yardmaster.job_spec (
     content_hash bytea,
     retry        jsonb,
     timeout      interval CHECK (timeout > interval '0' AND timeout <= interval '1000 days'),
+    scratch      boolean NOT NULL DEFAULT false,  -- has a scratch schema on each node that its tasks run on
+    cleanup      text CHECK (cleanup IN ('on_end', 'on_success', 'never')),
+    cleanup_delay interval CHECK (cleanup_delay >= interval '0' AND cleanup_delay <= interval '1000 days'),
     submitted_at timestamptz NOT NULL DEFAULT now(),
     submit_xid   xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
@@ -124,6 +127,7 @@ CREATE TABLE yardmaster.job_state (
     finished_at      timestamptz,
     deadline         timestamptz,                 -- started_at plus the job's timeout
     delete_requested boolean NOT NULL DEFAULT false,
+    cleanup_requested boolean NOT NULL DEFAULT false,
     -- Added to and compared in each turn that touches the job: a value that cannot come about, written by hand, would
     -- make all of them fail, so it is refused where it is written.
     CHECK (n_tasks BETWEEN 0 AND 1000000000000 AND n_done BETWEEN 0 AND 1000000000000 AND n_bad BETWEEN 0 AND 1000000000000)

@@ -58,7 +58,14 @@ BEGIN
     NEW.submitted_at := pg_catalog.now();
     NEW.submit_xid := pg_catalog.pg_current_xact_id();
     NEW.priority := coalesce(NEW.priority, 0);
+    NEW.scratch := coalesce(NEW.scratch, false);
     PERFORM yardmaster.check_retry(NEW.retry);
+    IF NEW.cleanup OPERATOR(pg_catalog.<>) ALL ('{on_end,on_success,never}'::pg_catalog.text[]) THEN
+        RAISE EXCEPTION 'cleanup "%" is none: it is on_end, on_success or never', NEW.cleanup
+            USING ERRCODE = 'check_violation', HINT = 'To keep things for a while after the end, add cleanup_delay.';
+    ELSIF NEW.cleanup_delay IS NOT NULL AND NEW.cleanup OPERATOR(pg_catalog.=) 'never' THEN
+        RAISE EXCEPTION 'cleanup_delay has no meaning with cleanup "never"' USING ERRCODE = 'check_violation', HINT = 'Leave one of them out.';
+    END IF;
     RETURN NEW;
 END $$;
 
@@ -276,7 +283,7 @@ CREATE VIEW yardmaster.job WITH (security_barrier) AS
 SELECT j.job_id, coalesce(s.status, 'scheduled') AS state, j.job_type, j.description, j.owner, j.priority,
        j.submitted_at, s.started_at, s.finished_at, j.submitted_by, j.key, j.retry, j.timeout,
        coalesce(s.paused, false) AS paused, coalesce(s.n_tasks, 0) AS tasks, coalesce(s.n_done, 0) AS tasks_done,
-       coalesce(s.n_bad, 0) AS tasks_failed
+       coalesce(s.n_bad, 0) AS tasks_failed, j.scratch, j.cleanup, j.cleanup_delay
   FROM yardmaster.job_spec j LEFT JOIN yardmaster.job_state s ON s.job_id = j.job_id
  WHERE ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER')) AND s.delete_requested IS NOT TRUE;
 
@@ -344,8 +351,10 @@ BEGIN
     NEW.job_id := nextval('yardmaster.job_spec_job_id_seq');
     NEW.owner := coalesce(NEW.owner, current_user);
     NEW.priority := coalesce(NEW.priority, 0);
-    INSERT INTO yardmaster.job_spec (job_id, job_type, description, owner, priority, key, retry, timeout)
-    VALUES (NEW.job_id, NEW.job_type, NEW.description, NEW.owner, NEW.priority, NEW.key, NEW.retry, NEW.timeout);
+    NEW.scratch := coalesce(NEW.scratch, false);
+    INSERT INTO yardmaster.job_spec (job_id, job_type, description, owner, priority, key, retry, timeout, scratch, cleanup, cleanup_delay)
+    VALUES (NEW.job_id, NEW.job_type, NEW.description, NEW.owner, NEW.priority, NEW.key, NEW.retry, NEW.timeout, NEW.scratch,
+            NEW.cleanup, NEW.cleanup_delay);
     NEW.state := 'scheduled';
     NEW.submitted_at := now();
     NEW.submitted_by := current_user;
@@ -421,7 +430,7 @@ CREATE POLICY submit ON yardmaster.request FOR INSERT
 
 GRANT USAGE ON SCHEMA yardmaster TO PUBLIC;
 GRANT SELECT (job_id, owner, owner_oid, priority, key, content_hash, submit_xid) ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
-GRANT INSERT (job_id, job_type, description, owner, priority, key, content_hash, retry, timeout)
+GRANT INSERT (job_id, job_type, description, owner, priority, key, content_hash, retry, timeout, scratch, cleanup, cleanup_delay)
     ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
 GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, priority, not_before, retry, timeout, transactional)
     ON yardmaster.task_spec TO yardmaster_user, yardmaster_admin;

@@ -30,7 +30,8 @@ DECLARE
     wrong record;
     ids bigint[];
 BEGIN
-    PERFORM yardmaster.check_keys('the job', job, ARRAY['description', 'job_type', 'priority', 'key', 'owner', 'timeout', 'retry', 'task']);
+    PERFORM yardmaster.check_keys('the job', job, ARRAY['description', 'job_type', 'priority', 'key', 'owner', 'timeout', 'retry', 'scratch',
+        'cleanup', 'cleanup_delay', 'task']);
     IF jsonb_typeof(coalesce(job->'task', '[]')) <> 'array' THEN
         RAISE EXCEPTION '"task" must be a list of tasks' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -48,9 +49,11 @@ BEGIN
 
     new_job_id := nextval('yardmaster.job_spec_job_id_seq');
     BEGIN
-        INSERT INTO yardmaster.job_spec (job_id, job_type, description, owner, priority, key, content_hash, retry, timeout)
+        INSERT INTO yardmaster.job_spec (job_id, job_type, description, owner, priority, key, content_hash, retry, timeout,
+                                         scratch, cleanup, cleanup_delay)
         VALUES (new_job_id, job->>'job_type', job->>'description', job_owner, job_priority, job->>'key', hash,
-                job->'retry', (job->>'timeout')::interval);
+                job->'retry', (job->>'timeout')::interval, coalesce((job->>'scratch')::boolean, false), job->>'cleanup',
+                (job->>'cleanup_delay')::interval);
     EXCEPTION WHEN unique_violation THEN
         -- A twin committed between our look and our insert: look again, once.
         SELECT j.job_id, j.content_hash INTO existing FROM yardmaster.job_spec j
@@ -190,6 +193,19 @@ BEGIN
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Cancel it first.';
     END IF;
     RETURN yardmaster.job_request('job_delete', job_id);
+END $$;
+
+-- Removes what a job that has ended left behind on nodes and in its folder, whatever its clean-up policy. Again: no error.
+CREATE FUNCTION yardmaster.job_cleanup(job_id bigint) RETURNS bigint
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE its_state yardmaster.job_status;
+BEGIN
+    SELECT j.state INTO its_state FROM yardmaster.job j WHERE j.job_id = job_cleanup.job_id;
+    IF FOUND AND its_state NOT IN ('finished', 'cancelled', 'failed') THEN
+        RAISE EXCEPTION 'job % is %: only a job that has ended can be cleaned up', job_id, its_state
+            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Cancel it first.';
+    END IF;
+    RETURN yardmaster.job_request('job_cleanup', job_id);
 END $$;
 
 -- Runs a failed, cancelled or unscheduled task again, with another command if one is given, which needs the right

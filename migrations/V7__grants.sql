@@ -19,7 +19,7 @@ GRANT EXECUTE ON FUNCTION yardmaster.may_become(name), yardmaster.may_steer(bigi
     yardmaster.job_submit(jsonb), yardmaster.job_request(yardmaster.request_kind, bigint),
     yardmaster.task_request(yardmaster.request_kind, bigint, text),
     yardmaster.job_cancel(bigint), yardmaster.job_retry(bigint), yardmaster.job_pause(bigint),
-    yardmaster.job_resume(bigint), yardmaster.job_delete(bigint),
+    yardmaster.job_resume(bigint), yardmaster.job_delete(bigint), yardmaster.job_cleanup(bigint),
     yardmaster.node_request(yardmaster.request_kind, text), yardmaster.node_drain(text), yardmaster.node_resume(text),
     yardmaster.task_cancel(bigint), yardmaster.task_retry(bigint, text)
     TO yardmaster_user, yardmaster_admin;

@@ -18,7 +18,7 @@ use super::siding::SessionReturned;
 use crate::db::{AttemptEnd, AttemptName, Completion, Order};
 use crate::messages::{
     AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, Resolve, Resolved, SlotPermit, TaskFinished,
-    TaskLeft,
+    TaskLeft, UseScratch,
 };
 use crate::model::{Backend, ClaimedTask, Outcome, SessionKey};
 use crate::sql::{self, Inspection};
@@ -48,6 +48,8 @@ pub struct Peers {
     pub resolve: Recipient<Resolve>,
     /// Ends backends.
     pub end: Recipient<EndBackend>,
+    /// Records the use of scratch schemas.
+    pub scratch: Recipient<UseScratch>,
 }
 
 /// What an Executor starts from.
@@ -264,6 +266,19 @@ impl Run<'_> {
         let mut end_at: Option<Instant> = None;
         let mut heard = Nudge::None;
 
+        if self.task.scratch
+            && let Err(end) = self.use_scratch(session).await
+        {
+            return match end {
+                AttemptEnd::Failed { sqlstate, message } => failed(&sqlstate, message),
+                AttemptEnd::NotSent { message } => {
+                    Ended::Certain(Outcome::Interrupted { revoked: false, message })
+                }
+                AttemptEnd::Committed { .. } | AttemptEnd::Succeeded { .. } | AttemptEnd::Doubt { .. } => {
+                    Ended::Doubt { fatal: None, message: String::new(), own: None }
+                }
+            };
+        }
         let mut run = if transactional {
             session.run_transactional(order, self.completion)
         } else {
@@ -325,6 +340,19 @@ impl Run<'_> {
                 Ended::Certain(Outcome::Interrupted { revoked: false, message })
             }
             AttemptEnd::Doubt { fatal, message } => Ended::Doubt { fatal, message, own },
+        }
+    }
+
+    /// Records the use of the job's scratch schema, then makes it. What it takes is bounded; nudges are heard afterwards.
+    async fn use_scratch(&self, session: &mut dyn Runner) -> Result<(), AttemptEnd> {
+        let (task, attempt, node) = (self.task.task, self.task.attempt, self.node.to_owned());
+        let recorded =
+            self.peers.scratch.send(UseScratch { task, attempt, node, site: self.task.site }).await;
+        match recorded {
+            Ok(Ok(schema)) => session.use_scratch(&schema).await,
+            Ok(Err(message)) => Err(AttemptEnd::NotSent { message }),
+            // The Ledger is gone, and the process is ending.
+            Err(e) => Err(AttemptEnd::NotSent { message: e.to_string() }),
         }
     }
 

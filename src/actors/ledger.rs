@@ -20,6 +20,8 @@ use tokio::time::Instant;
 use tokio_postgres::Client;
 
 use super::resolving::{self, Desk};
+use super::runner::SessionSource;
+use super::scrubbing::{self, Scrubber};
 use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover;
@@ -29,7 +31,7 @@ use crate::db::connect::{self, Access, Purpose};
 use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
 use crate::messages::{
     EndBackend, LostOffice, Publish, PublishHealth, Release, RequestCancel, Resolve, Resolved, RunTurn,
-    TicketMaker, TookOffice, TurnError,
+    TicketMaker, TookOffice, TurnError, UseScratch,
 };
 use crate::meters::meters;
 use crate::model::{Turn, TurnReply};
@@ -72,8 +74,15 @@ pub struct Superiors {
 }
 
 impl Ledger {
-    /// A Ledger of the catalog in the database that `config` names. `nodes` are where attempts run beside it.
-    pub fn new(config: Access, settings: Settings, nodes: Rc<Nodes>, superiors: Superiors) -> Ledger {
+    /// A Ledger of the catalog in the database that `config` names. `nodes` are where attempts run beside it; `sessions`
+    /// opens those in which owners' scratch schemas are dropped.
+    pub fn new(
+        config: Access,
+        settings: Settings,
+        nodes: Rc<Nodes>,
+        sessions: Rc<dyn SessionSource>,
+        superiors: Superiors,
+    ) -> Ledger {
         // One turn at a time: the Monitor waits for each. One place is enough, and a bound.
         let (turns, queue) = mpsc::channel(1);
         let (desk_sender, desk) = watch::channel(None);
@@ -92,6 +101,7 @@ impl Ledger {
             held: None,
             term: 0,
             nodes: Rc::clone(&nodes),
+            sessions,
         };
         Ledger { turns, desk, release, released, settings, fatal, nodes, keeper: Some(keeper) }
     }
@@ -130,6 +140,15 @@ impl Handler<Resolve> for Ledger {
     fn handle(&mut self, resolve: Resolve, _: &mut Self::Context) -> Self::Result {
         let (desk, nodes) = (self.desk.clone(), Rc::clone(&self.nodes));
         Box::pin(resolving::resolve(desk, nodes, resolve, Rc::clone(&self.fatal)))
+    }
+}
+
+impl Handler<UseScratch> for Ledger {
+    type Result = ResponseFuture<Result<String, String>>;
+
+    fn handle(&mut self, ask: UseScratch, _: &mut Self::Context) -> Self::Result {
+        let desk = self.desk.borrow().clone();
+        Box::pin(scrubbing::begin_use(desk, ask))
     }
 }
 
@@ -211,6 +230,7 @@ struct Keeper {
     /// Counts the times office was taken or resumed.
     term: u64,
     nodes: Rc<Nodes>,
+    sessions: Rc<dyn SessionSource>,
 }
 
 /// Home cannot be used: since when, and how long to wait before the next attempt.
@@ -341,6 +361,12 @@ impl Keeper {
         outage.end();
         let janitor = Janitor::new(janitor, office).await?;
         let sweeping = sweep(janitor, self.settings.clone());
+        let scrubber = Scrubber {
+            home: Rc::clone(&control),
+            office,
+            nodes: Rc::clone(&self.nodes),
+            sessions: Rc::clone(&self.sessions),
+        };
         let sweeping_nodes = sweep_nodes(control, Rc::clone(&self.nodes), self.settings.clone());
         let scheduling = tend_schedules(clock, office);
         let place = self.config.to_string();
@@ -351,6 +377,7 @@ impl Keeper {
             never = sweeping => match never {},
             never = sweeping_nodes => match never {},
             never = scheduling => match never {},
+            never = scrubber.scrub() => match never {},
             // Who resolves attempts, or removes what is old, would try for ever on a connection that is gone.
             error = lost(&mut control_ended, &place, "the control connection ended") => Err(error),
             error = lost(&mut janitor_ended, &place, "the connection of retention ended") => Err(error),

@@ -11,6 +11,7 @@ pub mod node_limiter;
 pub mod node_watch;
 mod resolving;
 pub mod runner;
+mod scrubbing;
 pub mod sessions;
 pub mod siding;
 pub mod signals;

@@ -19,7 +19,7 @@ use crate::messages::{
     AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot,
     InterruptTask, LostOffice, NodeHeard, Publish, PublishHealth, Reload, RequestCancel, Resolve, RunTurn,
     SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant, Snapshot, Suspect, TaskFinished, TaskLeft,
-    Terminate, TicketMaker, TookOffice, TurnError, Wake, WakeAt,
+    Terminate, TicketMaker, TookOffice, TurnError, UseScratch, Wake, WakeAt,
 };
 use crate::meters::meters;
 use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
@@ -33,6 +33,8 @@ pub struct Colleagues {
     pub turns: Recipient<RunTurn>,
     /// Resolves what is in doubt; for Executors.
     pub resolve: Recipient<Resolve>,
+    /// Records the use of scratch schemas.
+    pub scratch: Recipient<UseScratch>,
     /// Ends backends; for Executors.
     pub end: Recipient<EndBackend>,
     /// Asks for cancellation in the catalog.
@@ -300,6 +302,7 @@ impl Monitor {
             crashed: ctx.address().recipient(),
             returned: ctx.address().recipient(),
             resolve: self.colleagues.resolve.clone(),
+            scratch: self.colleagues.scratch.clone(),
             end: self.colleagues.end.clone(),
         };
         let (id, attempt) = (task.task, task.attempt);

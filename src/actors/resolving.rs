@@ -29,7 +29,7 @@ pub(super) struct Desk {
 }
 
 /// The node in whose database an attempt runs; home if it has no site.
-async fn node_of(
+pub(super) async fn node_of(
     nodes: &Nodes,
     control: &Rc<Client>,
     name: &str,

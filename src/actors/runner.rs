@@ -25,6 +25,9 @@ pub trait Runner: Send + 'static {
     fn is_reusable(&self) -> bool;
     /// Makes what cancels the next run; call it before the run.
     fn canceller(&self) -> Box<dyn Fn() -> LocalBoxFuture<'static, ()>>;
+    /// Makes its owner's scratch schema if it is not there, and puts it first in the search path of the next run; or says how
+    /// the attempt ends instead.
+    fn use_scratch<'a>(&'a mut self, schema: &'a str) -> LocalBoxFuture<'a, Result<(), AttemptEnd>>;
     /// Runs a command in a transaction that ends with its completion record.
     fn run_transactional<'a>(
         &'a mut self,
@@ -76,6 +79,10 @@ impl Runner for Session {
             }
             .boxed_local()
         })
+    }
+
+    fn use_scratch<'a>(&'a mut self, schema: &'a str) -> LocalBoxFuture<'a, Result<(), AttemptEnd>> {
+        Session::use_scratch(self, schema).boxed_local()
     }
 
     fn run_transactional<'a>(

@@ -13,6 +13,7 @@ use crate::actors::ledger::{Ledger, Superiors};
 use crate::actors::monitor::{Colleagues, Monitor, limits};
 use crate::actors::node_limiter::NodeLimiter;
 use crate::actors::node_watch::NodeWatch;
+use crate::actors::runner::SessionSource;
 use crate::actors::sessions::DbSessions;
 use crate::actors::signals::SignalActor;
 use crate::actors::waker::Waker;
@@ -78,6 +79,7 @@ impl Service {
                 config.clone(),
                 settings.clone(),
                 Rc::clone(&nodes),
+                Rc::clone(&sessions) as Rc<dyn SessionSource>,
                 Superiors {
                     took: monitor.clone().recipient(),
                     lost: monitor.clone().recipient(),
@@ -96,6 +98,7 @@ impl Service {
             let colleagues = Colleagues {
                 turns: ledger.clone().recipient(),
                 resolve: ledger.clone().recipient(),
+                scratch: ledger.clone().recipient(),
                 end: ledger.clone().recipient(),
                 cancel: ledger.clone().recipient(),
                 publish: ledger.clone().recipient(),

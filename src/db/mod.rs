@@ -36,6 +36,7 @@ pub mod reader;
 pub mod record;
 pub mod replies;
 pub mod report;
+pub mod scratch;
 pub mod session;
 pub mod tap;
 pub mod target;

@@ -9,8 +9,19 @@ use toml::de::{DeTable, DeValue};
 use crate::jobfile::job::{JobFile, Retry, Task};
 use crate::jobfile::reader::{self, Place, Placed, Reader, Section};
 
-const JOB_KEYS: [&str; 8] =
-    ["description", "job_type", "priority", "key", "owner", "timeout", "retry", "task"];
+const JOB_KEYS: [&str; 11] = [
+    "description",
+    "job_type",
+    "priority",
+    "key",
+    "owner",
+    "timeout",
+    "retry",
+    "scratch",
+    "cleanup",
+    "cleanup_delay",
+    "task",
+];
 const TASK_KEYS: [&str; 11] = [
     "name",
     "command",
@@ -25,6 +36,9 @@ const TASK_KEYS: [&str; 11] = [
     "retry",
 ];
 const RETRY_KEYS: [&str; 4] = ["max_retries", "delays", "jitter", "permanent_sqlstates"];
+
+/// When what a job left on nodes and in its folder is removed: at its end, only if it finished, or by nobody.
+const CLEANUPS: [&str; 3] = ["on_end", "on_success", "never"];
 
 /// Bound of names and other labels, in characters.
 const MAX_LABEL: usize = 128;
@@ -71,6 +85,11 @@ pub(super) fn read_job(reader: &mut Reader<'_>, document: &DeTable<'_>) -> Draft
         owner: value(section.text(reader, "owner", MAX_ROLE)),
         timeout: read_timeout(reader, &section),
         retry: read_retry(reader, &section),
+        scratch: section.bool(reader, "scratch"),
+        cleanup: read_cleanup(reader, &section),
+        cleanup_delay: section
+            .get("cleanup_delay")
+            .and_then(|value| read_duration(reader, "cleanup_delay", value, Duration::ZERO)),
         task: Vec::new(),
     };
     let tasks = match section.get("task") {
@@ -81,6 +100,20 @@ pub(super) fn read_job(reader: &mut Reader<'_>, document: &DeTable<'_>) -> Draft
         Some(tasks) => read_tasks(reader, tasks),
     };
     Draft { job, tasks }
+}
+
+fn read_cleanup(reader: &mut Reader<'_>, section: &Section<'_, '_>) -> Option<String> {
+    let word = section.text(reader, "cleanup", MAX_LABEL)?;
+    if CLEANUPS.contains(&word.value.as_str()) {
+        return Some(word.value);
+    }
+    let message = format!("`cleanup` is \"{}\": it is {}", word.value, CLEANUPS.join(", "));
+    reader.mistake_with_hint(
+        word.place,
+        message,
+        "to keep things for a while after the end, add cleanup_delay",
+    );
+    None
 }
 
 fn read_tasks(reader: &mut Reader<'_>, tasks: &Spanned<DeValue<'_>>) -> Vec<(Places, Task)> {

@@ -31,6 +31,15 @@ pub struct JobFile {
     /// The retry policy of tasks that do not have their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// Has it a scratch schema in each database in which its tasks run?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scratch: Option<bool>,
+    /// When what it leaves behind is removed: `on_end`, `on_success` or `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cleanup: Option<String>,
+    /// How long after its end that is; up to 365 days.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "optional_duration")]
+    pub cleanup_delay: Option<Duration>,
     /// At least one; dependencies first, otherwise as in the file.
     pub task: Vec<Task>,
 }

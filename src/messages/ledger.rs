@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix::Message;
 
-use crate::model::{Backend, ClaimedTask, Epoch, JobId, LiveAttempt, Turn, TurnReply};
+use crate::model::{Backend, ClaimedTask, Epoch, JobId, LiveAttempt, TaskId, Turn, TurnReply};
 use crate::settings::Settings;
 
 /// Take a turn. Turns do not overlap.
@@ -100,6 +100,20 @@ pub struct EndBackend {
     /// The backend.
     pub backend: Backend,
     /// The node of the attempt.
+    pub node: String,
+    /// The database in which it runs; `None` is home.
+    pub site: Option<uuid::Uuid>,
+}
+
+/// Record that an attempt is about to use its job's scratch schema, and name it.
+#[derive(Message, Clone, PartialEq, Eq, Debug)]
+#[rtype(result = "Result<String, String>")]
+pub struct UseScratch {
+    /// The task.
+    pub task: TaskId,
+    /// The attempt.
+    pub attempt: i32,
+    /// The node of the attempt; empty for home.
     pub node: String,
     /// The database in which it runs; `None` is home.
     pub site: Option<uuid::Uuid>,

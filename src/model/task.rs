@@ -52,6 +52,8 @@ pub struct ClaimedTask {
     /// How long it could have run before it was claimed: since its submission, its `not_before` or the end of its last
     /// dependency, whichever was last. Of first attempts only.
     pub waited: Option<Duration>,
+    /// Does its job have a scratch schema on each node?
+    pub scratch: bool,
 }
 
 /// How an attempt ended, as its Executor learned it. Data, not an error.

@@ -99,7 +99,7 @@ async fn scenario_18_a_node_that_is_down_waits_alone_and_heals_by_itself() {
 }
 
 /// Kills the server; who wants it again restarts it.
-async fn stop(server: &mut Cluster) {
+pub async fn stop(server: &mut Cluster) {
     let pid = i32::try_from(server.pid()).unwrap();
     nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGQUIT).unwrap();
     server.exited().await.unwrap();

@@ -10,4 +10,5 @@ mod doubt;
 mod exactly_once;
 mod health;
 mod node;
+mod scratch;
 mod targets;

@@ -55,6 +55,11 @@ Removes a job that has ended, with its tasks and their history, before its reten
 
 Examples:
   yardmaster job delete 7";
+const CLEANUP_EXAMPLES: &str = "\
+Drops the scratch schemas of a job that has ended, whatever its clean-up policy. A node that is down is cleaned when it is back.
+
+Examples:
+  yardmaster job cleanup 7";
 
 /// The verbs of jobs.
 #[derive(Debug, Subcommand)]
@@ -84,6 +89,9 @@ pub enum JobVerb {
     /// Remove a job that has ended.
     #[command(after_help = DELETE_EXAMPLES)]
     Delete(IdArgs),
+    /// Remove what a job that has ended left behind.
+    #[command(after_help = CLEANUP_EXAMPLES)]
+    Cleanup(IdArgs),
     /// Print what PostgreSQL said in all attempts of all tasks, in order.
     Logs(show::LogsArgs),
 }
@@ -130,6 +138,7 @@ pub(super) async fn job(context: &Context, verb: JobVerb) -> Result<Exit, CliErr
         JobVerb::Pause(args) => request(context, JobRequest::Pause, "pause", &args).await,
         JobVerb::Resume(args) => request(context, JobRequest::Resume, "resume", &args).await,
         JobVerb::Delete(args) => request(context, JobRequest::Delete, "delete", &args).await,
+        JobVerb::Cleanup(args) => request(context, JobRequest::Cleanup, "cleanup", &args).await,
         JobVerb::Logs(args) => show::logs(context, &args).await,
     }
 }

@@ -59,6 +59,8 @@ pub enum RequestKind {
     JobResume,
     /// Remove a job that has ended.
     JobDelete,
+    /// Remove what a job that has ended left behind.
+    JobCleanup,
     /// Start nothing more on a node.
     NodeDrain,
     /// Start tasks on a node again.
@@ -75,6 +77,7 @@ impl RequestKind {
             "job_pause" => RequestKind::JobPause,
             "job_resume" => RequestKind::JobResume,
             "job_delete" => RequestKind::JobDelete,
+            "job_cleanup" => RequestKind::JobCleanup,
             "node_drain" => RequestKind::NodeDrain,
             "node_resume" => RequestKind::NodeResume,
             _ => return None,

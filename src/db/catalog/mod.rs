@@ -14,6 +14,7 @@ pub mod recover;
 pub mod request;
 pub mod retention;
 pub mod schedule;
+pub mod scratch;
 pub mod settle;
 pub mod turn;
 

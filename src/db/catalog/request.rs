@@ -105,7 +105,7 @@ WITH RECURSIVE named AS (
       FROM again a WHERE s.task_id = a.task_id
     RETURNING s.task_id, s.job_id, s.lane, s.queue_rank, s.ready
 ), counted AS (
-    UPDATE yardmaster.job_state j SET n_bad = j.n_bad - c.n, cancel_requested = false
+    UPDATE yardmaster.job_state j SET n_bad = j.n_bad - c.n, cancel_requested = false, cleanup_requested = false
       FROM (SELECT c.job_id, count(*) AS n FROM changed c GROUP BY c.job_id) c
      WHERE j.job_id = c.job_id
 )
@@ -140,6 +140,11 @@ WITH hidden AS (
     RETURNING j.job_id
 )
 UPDATE yardmaster.job_spec p SET key = NULL FROM hidden h WHERE p.job_id = h.job_id AND p.key IS NOT NULL";
+
+/// Asks for the clean-up of jobs (`$1`) that have ended.
+pub const CLEANUP: &str = "
+UPDATE yardmaster.job_state j SET cleanup_requested = true
+ WHERE j.job_id = ANY ($1) AND j.status IN ('finished', 'cancelled', 'failed') AND NOT j.cleanup_requested";
 
 /// Drains and resumes nodes: names (`$1`), whether to drain (`$2`), by which requests (`$3`).
 pub const NODES: &str = "

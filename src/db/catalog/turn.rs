@@ -60,6 +60,7 @@ statements! {
     pause = request::PAUSE,
     resume = request::RESUME,
     delete = request::DELETE,
+    cleanup = request::CLEANUP,
     expire = request::EXPIRE,
     answer = request::ANSWER,
     drain = request::NODES,
@@ -76,8 +77,10 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
         super::recover::STATEMENTS,
         request::STATEMENTS,
         super::retention::STATEMENTS,
+        super::scratch::STATEMENTS,
         super::schedule::STATEMENTS,
         crate::db::node::STATEMENTS,
+        crate::db::scratch::STATEMENTS,
     ];
     families.into_iter().flatten().copied().collect()
 }
@@ -315,6 +318,9 @@ impl Catalog {
         if !requests.job_delete.is_empty() {
             pipe.query("delete jobs", &s.delete, &[&requests.job_delete]);
         }
+        if !requests.job_cleanup.is_empty() {
+            pipe.query("clean up jobs", &s.cleanup, &[&requests.job_cleanup]);
+        }
         if turn.promote {
             pipe.query("expire jobs", &s.expire, &[]);
         }
@@ -423,7 +429,8 @@ fn stage(kind: RequestKind) -> usize {
         RequestKind::JobPause => 3,
         RequestKind::JobResume => 4,
         RequestKind::JobDelete => 5,
-        RequestKind::NodeDrain | RequestKind::NodeResume => 6,
+        RequestKind::JobCleanup => 6,
+        RequestKind::NodeDrain | RequestKind::NodeResume => 7,
     }
 }
 
@@ -440,6 +447,7 @@ struct Requests {
     job_pause: Vec<i64>,
     job_resume: Vec<i64>,
     job_delete: Vec<i64>,
+    job_cleanup: Vec<i64>,
     nodes: Vec<String>,
     drain: Vec<bool>,
     node_ids: Vec<i64>,
@@ -474,6 +482,7 @@ impl Requests {
                 (RequestKind::JobPause, _) => out.job_pause.push(r.job.0),
                 (RequestKind::JobResume, _) => out.job_resume.push(r.job.0),
                 (RequestKind::JobDelete, _) => out.job_delete.push(r.job.0),
+                (RequestKind::JobCleanup, _) => out.job_cleanup.push(r.job.0),
                 (RequestKind::TaskCancel, Some(task)) => out.task_cancel.push(task.0),
                 (RequestKind::TaskRetry, Some(task)) => {
                     // The last word on a task counts.

@@ -31,6 +31,8 @@ pub enum JobRequest {
     Resume,
     /// Remove it, if it has ended.
     Delete,
+    /// Remove what it left behind, if it has ended.
+    Cleanup,
 }
 
 const SUBMIT: &str = "SELECT yardmaster.job_submit($1)";
@@ -39,6 +41,7 @@ const RETRY_JOB: &str = "SELECT yardmaster.job_retry($1)";
 const PAUSE_JOB: &str = "SELECT yardmaster.job_pause($1)";
 const RESUME_JOB: &str = "SELECT yardmaster.job_resume($1)";
 const DELETE_JOB: &str = "SELECT yardmaster.job_delete($1)";
+const CLEANUP_JOB: &str = "SELECT yardmaster.job_cleanup($1)";
 const CANCEL_TASK: &str = "SELECT yardmaster.task_cancel($1)";
 const RETRY_TASK: &str = "SELECT yardmaster.task_retry($1, $2)";
 
@@ -81,6 +84,7 @@ pub async fn job(client: &Client, what: JobRequest, id: JobId) -> Result<Request
         JobRequest::Pause => PAUSE_JOB,
         JobRequest::Resume => RESUME_JOB,
         JobRequest::Delete => DELETE_JOB,
+        JobRequest::Cleanup => CLEANUP_JOB,
     };
     one(client.query_typed(sql, &[(&id.0, Type::INT8)]).await?)
 }

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use uuid::Uuid;
 use yardmaster::messages::{
     EndBackend, Publish, PublishHealth, RequestCancel, Resolve, Resolved, RunTurn, Suspect, TurnError,
+    UseScratch,
 };
 use yardmaster::model::{
     Backend, ClaimedTask, Ending, JobId, JobStatus, Lane, LiveAttempt, Offer, Outcome, QueueKey, Settlement,
@@ -93,6 +94,7 @@ impl Catalog {
             owner_trouble: None,
             site: None,
             waited: None,
+            scratch: false,
             backend: task.backend,
         }
     }
@@ -257,6 +259,14 @@ impl Handler<Resolve> for FakeLedger {
         Box::pin(async move {
             verdict.wait_for(Option::is_some).await.ok().and_then(|v| *v).unwrap_or(Resolved::Unknown)
         })
+    }
+}
+
+impl Handler<UseScratch> for FakeLedger {
+    type Result = Result<String, String>;
+
+    fn handle(&mut self, ask: UseScratch, _: &mut Self::Context) -> Self::Result {
+        Ok(format!("scratch_of_{}", ask.task))
     }
 }
 

@@ -86,6 +86,7 @@ impl House {
             let colleagues = Colleagues {
                 turns: ledger.clone().recipient(),
                 resolve: ledger.clone().recipient(),
+                scratch: ledger.clone().recipient(),
                 end: ledger.clone().recipient(),
                 cancel: ledger.clone().recipient(),
                 publish: ledger.clone().recipient(),

@@ -115,6 +115,10 @@ impl Runner for FakeSession {
             async {}.boxed_local()
         })
     }
+    fn use_scratch<'a>(&'a mut self, schema: &'a str) -> LocalBoxFuture<'a, Result<(), AttemptEnd>> {
+        assert!(!schema.is_empty());
+        async { Ok(()) }.boxed_local()
+    }
     fn run_transactional<'a>(
         &'a mut self,
         order: Order<'a>,

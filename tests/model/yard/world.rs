@@ -435,6 +435,7 @@ impl World {
             owner_trouble: None,
             site: None,
             waited: None,
+            scratch: false,
             backend: None,
         }
     }
