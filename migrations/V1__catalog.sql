@@ -55,10 +55,12 @@ CREATE TABLE yardmaster.task_spec (
     retry          jsonb,
     timeout        interval CHECK (timeout > interval '0' AND timeout <= interval '1000 days'),
     transactional  boolean,
+    output         text CHECK (output ~ '^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$'),  -- a file in the job's folder, for COPY ... TO STDOUT
     submit_xid     xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 CREATE INDEX task_spec_job ON yardmaster.task_spec (job_id, task_id);
 CREATE UNIQUE INDEX task_spec_name ON yardmaster.task_spec (job_id, name) WHERE name IS NOT NULL;
+CREATE UNIQUE INDEX task_spec_output ON yardmaster.task_spec (job_id, output) WHERE output IS NOT NULL;
 CREATE INDEX task_spec_submit_xid ON yardmaster.task_spec (submit_xid, task_id);
 
 -- Edges need no foreign keys to tasks: the trigger in V3 checks that both ends are tasks of the job, and tasks

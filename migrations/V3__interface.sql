@@ -88,6 +88,10 @@ BEGIN
     IF NEW.retry IS NOT NULL THEN
         PERFORM yardmaster.check_retry(NEW.retry);
     END IF;
+    IF NEW.output OPERATOR(pg_catalog.!~) '^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$' THEN
+        RAISE EXCEPTION 'output "%" is not the name of a file in the folder of the job', NEW.output
+            USING ERRCODE = 'check_violation', HINT = 'Take up to 100 letters, digits and . _ -, not beginning with . or -, and no folder.';
+    END IF;
     RETURN NEW;
 END $$;
 
@@ -303,7 +307,7 @@ SELECT t.job_id, t.task_id, t.name, t.owner, s.pid, coalesce(s.status, 'blocked'
        CASE WHEN s.status NOT IN ('running', 'cancelling') THEN coalesce(s.message, l.message) END AS message,
        CASE WHEN s.status NOT IN ('running', 'cancelling') THEN coalesce(s.sqlstate, l.sqlstate) END AS sqlstate,
        coalesce(s.attempt, 0) AS attempt, s.started_at, s.finished_at,
-       coalesce(s.interruptions, 0) AS interruptions, t.retry, t.timeout, t.transactional, t.submitted_by, t.task_key
+       coalesce(s.interruptions, 0) AS interruptions, t.retry, t.timeout, t.transactional, t.submitted_by, t.task_key, t.output
   FROM yardmaster.task_spec t
   JOIN yardmaster.job_spec j ON j.job_id = t.job_id
   LEFT JOIN yardmaster.task_state s ON s.task_id = t.task_id
@@ -387,9 +391,9 @@ BEGIN
         PERFORM yardmaster.check_target(NEW.owner, NEW.node);
     END IF;
     INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
-                                      not_before, retry, timeout, transactional)
+                                      not_before, retry, timeout, transactional, output)
     VALUES (NEW.task_id, NEW.job_id, NEW.name, NEW.owner, NEW.command, NEW.node, NEW.nodes_involved, NEW.priority,
-            NEW.not_before, NEW.retry, NEW.timeout, NEW.transactional);
+            NEW.not_before, NEW.retry, NEW.timeout, NEW.transactional, NEW.output);
     NEW.status := 'blocked';
     NEW.attempt := 0;
     NEW.retry_count := 0;
@@ -432,7 +436,7 @@ GRANT USAGE ON SCHEMA yardmaster TO PUBLIC;
 GRANT SELECT (job_id, owner, owner_oid, priority, key, content_hash, submit_xid) ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
 GRANT INSERT (job_id, job_type, description, owner, priority, key, content_hash, retry, timeout, scratch, cleanup, cleanup_delay)
     ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
-GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, priority, not_before, retry, timeout, transactional)
+GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, priority, not_before, retry, timeout, transactional, output)
     ON yardmaster.task_spec TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT (job_id, task_id, depends_on) ON yardmaster.task_depend TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT (request_id, kind, job_id, task_id, argument) ON yardmaster.request TO yardmaster_user, yardmaster_admin;

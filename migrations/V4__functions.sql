@@ -73,12 +73,12 @@ BEGIN
         SELECT t.place, t.value FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
          WHERE jsonb_typeof(t.value) <> 'object'
             OR (t.value - ARRAY['name', 'command', 'depends_on', 'node', 'nodes_involved', 'owner', 'priority',
-                                'not_before', 'timeout', 'transactional', 'retry']) <> '{}'
+                                'not_before', 'timeout', 'transactional', 'retry', 'output']) <> '{}'
          LIMIT 1
     LOOP
         PERFORM yardmaster.check_keys(format('task %s (%s)', wrong.place, coalesce(wrong.value->>'name', 'unnamed')), wrong.value,
             ARRAY['name', 'command', 'depends_on', 'node', 'nodes_involved', 'owner', 'priority', 'not_before',
-                  'timeout', 'transactional', 'retry']);
+                  'timeout', 'transactional', 'retry', 'output']);
     END LOOP;
 
     PERFORM yardmaster.check_target(t.owner, t.node)
@@ -89,12 +89,12 @@ BEGIN
     ids := ARRAY(SELECT nextval('yardmaster.task_spec_task_id_seq') FROM generate_series(1, jsonb_array_length(job->'task')));
 
     INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
-                                      not_before, retry, timeout, transactional)
+                                      not_before, retry, timeout, transactional, output)
     SELECT ids[t.place], new_job_id, t.value->>'name', coalesce(t.value->>'owner', job_owner), t.value->>'command',
            t.value->>'node',
            CASE WHEN t.value ? 'nodes_involved' THEN ARRAY(SELECT jsonb_array_elements_text(t.value->'nodes_involved')) END,
            coalesce((t.value->>'priority')::integer, job_priority), (t.value->>'not_before')::timestamptz,
-           t.value->'retry', (t.value->>'timeout')::interval, (t.value->>'transactional')::boolean
+           t.value->'retry', (t.value->>'timeout')::interval, (t.value->>'transactional')::boolean, t.value->>'output'
       FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
      ORDER BY t.place;
 

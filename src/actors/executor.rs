@@ -15,12 +15,12 @@ use tokio::time::{Instant, sleep_until};
 use super::guards::OutcomeGuard;
 use super::runner::Runner;
 use super::siding::SessionReturned;
-use crate::db::{AttemptEnd, AttemptName, Completion, Order};
+use crate::db::{AttemptEnd, AttemptName, Completion, Order, Output};
 use crate::messages::{
-    AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, Resolve, Resolved, SlotPermit, TaskFinished,
-    TaskLeft, UseScratch,
+    AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, PrepareOutput, Resolve, Resolved,
+    SlotPermit, TaskFinished, TaskLeft, UseScratch,
 };
-use crate::model::{Backend, ClaimedTask, Outcome, SessionKey};
+use crate::model::{Backend, ClaimedTask, Outcome, SessionKey, is_output_name};
 use crate::sql::{self, Inspection};
 
 /// How long a backend that was left behind outside a transaction may go on when its task has no timeout of its own.
@@ -32,6 +32,8 @@ const END_AGAIN: Duration = Duration::from_secs(2);
 const LET_GO_AFTER: Duration = Duration::from_secs(3);
 /// SQLSTATE of what we refuse to run: feature_not_supported, which no retry can mend.
 const REFUSED: &str = "0A000";
+/// SQLSTATE of trouble with output files.
+const IO_ERROR: &str = "58030";
 
 /// Whom an Executor talks to.
 #[derive(Clone)]
@@ -50,6 +52,8 @@ pub struct Peers {
     pub end: Recipient<EndBackend>,
     /// Records the use of scratch schemas.
     pub scratch: Recipient<UseScratch>,
+    /// Makes the folders of output files.
+    pub output: Recipient<PrepareOutput>,
 }
 
 /// What an Executor starts from.
@@ -201,6 +205,17 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
     }
 }
 
+/// How a command is run.
+#[derive(Clone, Copy)]
+enum How<'a> {
+    /// In a transaction that ends with its completion record.
+    Inside,
+    /// Outside one.
+    Outside,
+    /// In such a transaction, its COPY data to a file.
+    ToFile(&'a Output),
+}
+
 struct Run<'a> {
     task: &'a ClaimedTask,
     node: &'a str,
@@ -212,9 +227,20 @@ struct Run<'a> {
 impl Run<'_> {
     /// Runs the command as its kind demands.
     async fn command(&self, session: &mut dyn Runner, nudges: &mut watch::Receiver<Nudge>) -> Ended {
-        let kind = match sql::inspect_lenient(&self.task.command) {
-            Ok(kind) => kind,
-            Err(refusal) => {
+        let kind = match (sql::inspect_lenient(&self.task.command), &self.task.output) {
+            (Ok(kind), None) => kind,
+            (Err(sql::Refusal::ClientCopy { .. }), Some(name)) if sql::copies_out(&self.task.command) => {
+                return self.copy_out(session, name, nudges).await;
+            }
+            (Ok(_), Some(name)) => {
+                return failed(
+                    REFUSED,
+                    format!(
+                        "ERROR: the task has the output file \"{name}\", but its command is no COPY … TO STDOUT\nHINT: Make it COPY (SELECT …) TO STDOUT, alone."
+                    ),
+                );
+            }
+            (Err(refusal), _) => {
                 let sqlstate = match &refusal {
                     sql::Refusal::Syntax { .. } | sql::Refusal::NulCharacter { .. } => "42601",
                     sql::Refusal::TransactionControl { .. }
@@ -235,26 +261,51 @@ impl Run<'_> {
         let deadline = self.task.timeout.map(|t| (Instant::now() + t, t));
         match kind {
             Inspection::Empty | Inspection::Transactional => {
-                self.watched(session, true, deadline, nudges).await
+                self.watched(session, How::Inside, deadline, nudges).await
             }
-            Inspection::NonTransactional => self.watched(session, false, deadline, nudges).await,
-            Inspection::RetryOutside => match self.watched(session, true, deadline, nudges).await {
+            Inspection::NonTransactional => self.watched(session, How::Outside, deadline, nudges).await,
+            Inspection::RetryOutside => match self.watched(session, How::Inside, deadline, nudges).await {
                 // A session that was sent a cancel request runs nothing more: the attempt was to end.
                 Ended::Certain(Outcome::Failed { sqlstate, .. })
                     if belongs_outside(&sqlstate) && session.is_reusable() =>
                 {
-                    self.watched(session, false, deadline, nudges).await
+                    self.watched(session, How::Outside, deadline, nudges).await
                 }
                 ended => ended,
             },
         }
     }
 
+    /// Runs a `COPY … TO STDOUT` into a file in the job's folder.
+    async fn copy_out(
+        &self,
+        session: &mut dyn Runner,
+        name: &str,
+        nudges: &mut watch::Receiver<Nudge>,
+    ) -> Ended {
+        let prepared = self.peers.output.send(PrepareOutput(self.task.job)).await;
+        let (folder, max_bytes) = match prepared {
+            Ok(Ok(prepared)) if is_output_name(name) => prepared,
+            Ok(Ok(_)) => {
+                return failed(
+                    REFUSED,
+                    format!("ERROR: \"{name}\" is not the name of a file in the folder of the job"),
+                );
+            }
+            Ok(Err(message)) => return failed(IO_ERROR, format!("ERROR: {message}")),
+            // The Ledger is gone, and the process is ending.
+            Err(e) => return Ended::Certain(Outcome::Interrupted { revoked: false, message: e.to_string() }),
+        };
+        let output = Output { folder, name: name.to_owned(), max_bytes };
+        let deadline = self.task.timeout.map(|t| (Instant::now() + t, t));
+        self.watched(session, How::ToFile(&output), deadline, nudges).await
+    }
+
     /// Runs the command and watches for nudges and the timeout meanwhile.
     async fn watched(
         &self,
         session: &mut dyn Runner,
-        transactional: bool,
+        how: How<'_>,
         deadline: Option<(Instant, Duration)>,
         nudges: &mut watch::Receiver<Nudge>,
     ) -> Ended {
@@ -279,10 +330,10 @@ impl Run<'_> {
                 }
             };
         }
-        let mut run = if transactional {
-            session.run_transactional(order, self.completion)
-        } else {
-            session.run_plain(order)
+        let mut run = match how {
+            How::Inside => session.run_transactional(order, self.completion),
+            How::Outside => session.run_plain(order),
+            How::ToFile(output) => session.run_output(order, self.completion, output),
         };
         let end = loop {
             tokio::select! {

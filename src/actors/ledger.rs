@@ -10,6 +10,7 @@
 //!      └────────────── back-off ◀── connection lost (in doubt) · fenced (LostOffice) ◀──┘
 //! ```
 
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
+use super::job_folders;
 use super::resolving::{self, Desk};
 use super::runner::SessionSource;
 use super::scrubbing::{self, Scrubber};
@@ -26,12 +28,12 @@ use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover;
 use crate::db::catalog::retention::{self, Janitor, Keep};
-use crate::db::catalog::{Catalog, request, schedule};
+use crate::db::catalog::{Catalog, request, schedule, scratch};
 use crate::db::connect::{self, Access, Purpose};
 use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
 use crate::messages::{
-    EndBackend, LostOffice, Publish, PublishHealth, Release, RequestCancel, Resolve, Resolved, RunTurn,
-    TicketMaker, TookOffice, TurnError, UseScratch,
+    EndBackend, LostOffice, PrepareOutput, Publish, PublishHealth, Release, RequestCancel, Resolve, Resolved,
+    RunTurn, TicketMaker, TookOffice, TurnError, UseScratch,
 };
 use crate::meters::meters;
 use crate::model::{Turn, TurnReply};
@@ -149,6 +151,21 @@ impl Handler<UseScratch> for Ledger {
     fn handle(&mut self, ask: UseScratch, _: &mut Self::Context) -> Self::Result {
         let desk = self.desk.borrow().clone();
         Box::pin(scrubbing::begin_use(desk, ask))
+    }
+}
+
+impl Handler<PrepareOutput> for Ledger {
+    type Result = ResponseFuture<Result<(PathBuf, u64), String>>;
+
+    fn handle(&mut self, PrepareOutput(job): PrepareOutput, _: &mut Self::Context) -> Self::Result {
+        let desk = self.desk.borrow().clone();
+        let settings = self.settings.borrow();
+        let (data_dir, mib) = (settings.data_dir.clone(), settings.tasks.max_output_mib);
+        Box::pin(async move {
+            let Some(Desk { control, .. }) = desk else { return Err("no office is held".to_owned()) };
+            let home = scratch::home(&control).await.map_err(|e| e.to_string())?;
+            Ok((job_folders::prepare(&data_dir, home, job.0).await?, u64::from(mib) << 20))
+        })
     }
 }
 
@@ -366,6 +383,7 @@ impl Keeper {
             office,
             nodes: Rc::clone(&self.nodes),
             sessions: Rc::clone(&self.sessions),
+            data_dir: published.data_dir.clone(),
         };
         let sweeping_nodes = sweep_nodes(control, Rc::clone(&self.nodes), self.settings.clone());
         let scheduling = tend_schedules(clock, office);

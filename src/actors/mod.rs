@@ -5,6 +5,7 @@
 
 pub mod executor;
 pub mod guards;
+mod job_folders;
 pub mod ledger;
 pub mod monitor;
 pub mod node_limiter;

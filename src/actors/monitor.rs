@@ -17,9 +17,9 @@ use super::siding::{SessionReturned, Siding};
 use crate::db::{AttemptName, Completion};
 use crate::messages::{
     AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot,
-    InterruptTask, LostOffice, NodeHeard, Publish, PublishHealth, Reload, RequestCancel, Resolve, RunTurn,
-    SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant, Snapshot, Suspect, TaskFinished, TaskLeft,
-    Terminate, TicketMaker, TookOffice, TurnError, UseScratch, Wake, WakeAt,
+    InterruptTask, LostOffice, NodeHeard, PrepareOutput, Publish, PublishHealth, Reload, RequestCancel,
+    Resolve, RunTurn, SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant, Snapshot, Suspect,
+    TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice, TurnError, UseScratch, Wake, WakeAt,
 };
 use crate::meters::meters;
 use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
@@ -35,6 +35,8 @@ pub struct Colleagues {
     pub resolve: Recipient<Resolve>,
     /// Records the use of scratch schemas.
     pub scratch: Recipient<UseScratch>,
+    /// Makes the folders of output files.
+    pub output: Recipient<PrepareOutput>,
     /// Ends backends; for Executors.
     pub end: Recipient<EndBackend>,
     /// Asks for cancellation in the catalog.
@@ -303,6 +305,7 @@ impl Monitor {
             returned: ctx.address().recipient(),
             resolve: self.colleagues.resolve.clone(),
             scratch: self.colleagues.scratch.clone(),
+            output: self.colleagues.output.clone(),
             end: self.colleagues.end.clone(),
         };
         let (id, attempt) = (task.task, task.attempt);

@@ -4,7 +4,7 @@ use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use tokio::time::Instant;
 
-use crate::db::{AttemptEnd, Completion, Order, Session, Site};
+use crate::db::{AttemptEnd, Completion, Order, Output, Session, Site};
 use crate::model::{Backend, SessionKey};
 
 /// A session that logged in as an owner.
@@ -33,6 +33,13 @@ pub trait Runner: Send + 'static {
         &'a mut self,
         order: Order<'a>,
         completion: &'a Completion,
+    ) -> LocalBoxFuture<'a, AttemptEnd>;
+    /// Runs a single `COPY … TO STDOUT` likewise, and streams what it sends to a file.
+    fn run_output<'a>(
+        &'a mut self,
+        order: Order<'a>,
+        completion: &'a Completion,
+        output: &'a Output,
     ) -> LocalBoxFuture<'a, AttemptEnd>;
     /// Runs a command outside a transaction.
     fn run_plain<'a>(&'a mut self, order: Order<'a>) -> LocalBoxFuture<'a, AttemptEnd>;
@@ -91,6 +98,15 @@ impl Runner for Session {
         completion: &'a Completion,
     ) -> LocalBoxFuture<'a, AttemptEnd> {
         async move { Session::run_transactional(self, &order, completion).await }.boxed_local()
+    }
+
+    fn run_output<'a>(
+        &'a mut self,
+        order: Order<'a>,
+        completion: &'a Completion,
+        output: &'a Output,
+    ) -> LocalBoxFuture<'a, AttemptEnd> {
+        async move { Session::run_output(self, &order, completion, output).await }.boxed_local()
     }
 
     fn run_plain<'a>(&'a mut self, order: Order<'a>) -> LocalBoxFuture<'a, AttemptEnd> {

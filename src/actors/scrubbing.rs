@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,6 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
+use super::job_folders;
 use super::resolving::{Desk, node_of};
 use super::runner::{OpenFailure, SessionSource};
 use crate::db::catalog::leadership::Office;
@@ -51,6 +53,8 @@ pub(super) struct Scrubber {
     pub(super) nodes: Rc<Nodes>,
     /// Opens the owners' sessions.
     pub(super) sessions: Rc<dyn SessionSource>,
+    /// Where the folders of jobs are.
+    pub(super) data_dir: PathBuf,
 }
 
 /// A node, its site, and the schemas there with their owners.
@@ -73,12 +77,16 @@ impl Scrubber {
         let mut drops = FuturesUnordered::new();
         let mut searches = FuturesUnordered::new();
         let mut searched: Option<Instant> = None;
+        let mut removals = FuturesUnordered::new();
         loop {
             tokio::select! {
                 _ = look.tick() => {
                     if searches.is_empty() && searched.is_none_or(|at| at.elapsed() >= SEARCH_EVERY) {
                         searched = Some(Instant::now());
                         searches.push(self.search());
+                    }
+                    if removals.is_empty() {
+                        removals.push(self.remove_folders());
                     }
                     for doomed in self.due(&under_way).await {
                         if under_way.values().filter(|site| **site == doomed.site).count() < PER_DATABASE {
@@ -91,6 +99,7 @@ impl Scrubber {
                     under_way.remove(&id);
                 }
                 Some(()) = searches.next() => {}
+                Some(()) = removals.next() => {}
             }
         }
     }
@@ -101,6 +110,28 @@ impl Scrubber {
             tracing::debug!("{e}");
             Vec::new()
         })
+    }
+
+    /// Removes the folders of output files whose time is over. What an attempt still writes there it loses with its job.
+    async fn remove_folders(&self) {
+        let removing = async {
+            let jobs = job_folders::all(&self.data_dir).await.map_err(|e| e.to_string())?;
+            if jobs.is_empty() {
+                return Ok(());
+            }
+            let home = scratch::home(&self.home).await.map_err(|e| e.to_string())?;
+            if !job_folders::are_of(&self.data_dir, home).await.map_err(|e| e.to_string())? {
+                return Ok(());
+            }
+            for job in scratch::folders_to_remove(&self.home, &jobs).await.map_err(|e| e.to_string())? {
+                job_folders::remove(&self.data_dir, job).await.map_err(|e| e.to_string())?;
+                tracing::debug!(job, "folder of output files removed");
+            }
+            Ok::<(), String>(())
+        };
+        if let Err(e) = removing.await {
+            tracing::debug!("folders of output files: {e}");
+        }
     }
 
     /// Tries to drop a schema and writes down what came of it.

@@ -56,6 +56,8 @@ enum Rule {
     Forward,
     /// Its bytes vanish as they come.
     Drop,
+    /// Its bytes go to the output file as they come.
+    Save,
     /// Its first bytes are kept, then looked at.
     Keep,
 }
@@ -109,6 +111,11 @@ impl Framer {
                     match rule {
                         Rule::Forward => out.put_slice(bytes),
                         Rule::Drop => {}
+                        Rule::Save => {
+                            if let Some(sink) = &mut replies.sink {
+                                sink.take(bytes);
+                            }
+                        }
                         Rule::Keep => {
                             let room = KEPT_BYTES - self.kept.len();
                             self.kept.extend_from_slice(&bytes[..taken.min(room)]);
@@ -145,6 +152,10 @@ impl Framer {
             b'G' => {
                 replies.copy_in = true;
                 return Err(FrameError::CopyIn);
+            }
+            b'd' if replies.in_command() && replies.sink.is_some() => {
+                replies.copy_out();
+                Rule::Save
             }
             b'H' | b'd' | b'c' if replies.in_command() => {
                 replies.copy_out();

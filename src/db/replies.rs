@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::output::Sink;
 use crate::model::{Report, Transcript};
 
 /// The transaction status that a ReadyForQuery reports.
@@ -79,6 +80,8 @@ pub struct Replies {
     pub copy_in: bool,
     /// Why the connection ended, as seen on the socket.
     pub end: Option<String>,
+    /// Where the command's COPY data goes; without one it is dropped.
+    pub sink: Option<Sink>,
 }
 
 /// The replies of one connection, shared by its tap and its session.

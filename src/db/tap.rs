@@ -41,6 +41,10 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
         let this = self.get_mut();
         // Ends: the socket is drained, or tokio's cooperative budget makes it say Pending.
         while this.filtered.is_empty() {
+            // What waits for the disk holds up the server.
+            if let Some(sink) = &mut lock(&this.replies).sink {
+                ready!(sink.poll_room(cx));
+            }
             let mut raw = ReadBuf::new(&mut this.raw);
             if let Err(error) = ready!(Pin::new(&mut this.inner).poll_read(cx, &mut raw)) {
                 this.note_end(|| error.to_string());
@@ -50,7 +54,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Tap<S> {
                 this.note_end(|| "the server closed the connection".to_owned());
                 return Poll::Ready(Ok(()));
             }
-            let fed = this.framer.feed(raw.filled(), &mut lock(&this.replies), &mut this.filtered);
+            let fed = {
+                let mut replies = lock(&this.replies);
+                let fed = this.framer.feed(raw.filled(), &mut replies, &mut this.filtered);
+                if let Some(sink) = &mut replies.sink {
+                    sink.send();
+                }
+                fed
+            };
             if let Err(error) = fed {
                 this.note_end(|| error.to_string());
                 return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));

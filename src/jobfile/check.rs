@@ -59,7 +59,17 @@ fn check_command(reader: &mut Reader<'_>, places: &Places, task: &Task) {
         reader.mistake(place.clone(), format!("`command` of {} is empty", label(task)));
         return;
     }
-    let Err(refusal) = sql::inspect(&task.command) else { return };
+    let inspected = sql::inspect(&task.command);
+    let refusal = match (&task.output, inspected) {
+        (None, Ok(_)) => return,
+        (Some(_), Err(Refusal::ClientCopy { .. })) if sql::copies_out(&task.command) => return,
+        (Some(_), Ok(_)) => {
+            let message = format!("{} has `output`, but its command is no COPY … TO STDOUT", label(task));
+            reader.mistake_with_hint(place.clone(), message, "make it COPY (SELECT …) TO STDOUT, alone");
+            return;
+        }
+        (_, Err(refusal)) => refusal,
+    };
     let raw = reader.source().text().get(place.clone()).unwrap_or_default();
     let at = place.start + raw_offset(raw, refusal.position());
     // The word under the place, for the caret.

@@ -8,6 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::jobfile::job::{JobFile, Retry, Task};
 use crate::jobfile::reader::{self, Place, Placed, Reader, Section};
+use crate::model::is_output_name;
 
 const JOB_KEYS: [&str; 11] = [
     "description",
@@ -22,7 +23,7 @@ const JOB_KEYS: [&str; 11] = [
     "cleanup_delay",
     "task",
 ];
-const TASK_KEYS: [&str; 11] = [
+const TASK_KEYS: [&str; 12] = [
     "name",
     "command",
     "depends_on",
@@ -34,6 +35,7 @@ const TASK_KEYS: [&str; 11] = [
     "timeout",
     "transactional",
     "retry",
+    "output",
 ];
 const RETRY_KEYS: [&str; 4] = ["max_retries", "delays", "jitter", "permanent_sqlstates"];
 
@@ -102,6 +104,18 @@ pub(super) fn read_job(reader: &mut Reader<'_>, document: &DeTable<'_>) -> Draft
     Draft { job, tasks }
 }
 
+/// The catalog's rule: see the check of `task_spec.output`.
+fn read_output(reader: &mut Reader<'_>, section: &Section<'_, '_>) -> Option<String> {
+    let name = section.text(reader, "output", MAX_LABEL)?;
+    if is_output_name(&name.value) {
+        return Some(name.value);
+    }
+    let message = format!("`output`: \"{}\" is not the name of a file in the folder of the job", name.value);
+    let hint = "take up to 100 letters, digits and . _ -, not beginning with . or -, and no folder";
+    reader.mistake_with_hint(name.place, message, hint);
+    None
+}
+
 fn read_cleanup(reader: &mut Reader<'_>, section: &Section<'_, '_>) -> Option<String> {
     let word = section.text(reader, "cleanup", MAX_LABEL)?;
     if CLEANUPS.contains(&word.value.as_str()) {
@@ -168,6 +182,7 @@ fn read_task(reader: &mut Reader<'_>, header: Place, table: &DeTable<'_>) -> (Pl
         timeout: read_timeout(reader, &section),
         transactional: section.bool(reader, "transactional"),
         retry: read_retry(reader, &section),
+        output: read_output(reader, &section),
     };
     (places, task)
 }

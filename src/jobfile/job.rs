@@ -78,6 +78,9 @@ pub struct Task {
     /// This task's own retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,
+    /// The file in the job's folder that a `COPY … TO STDOUT` is streamed to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
 }
 
 /// What happens after a failed attempt; what is absent comes from the job, then from the settings.

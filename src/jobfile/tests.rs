@@ -97,7 +97,7 @@ fn unknown_keys_are_named_with_the_nearest_or_all() {
     task_shows(
         "colour = 1",
         "job.toml:4:1: unknown key `colour` in task \"a\"\n    colour = 1\n    ^^^^^^\n  hint: known keys: name, command, depends_on, \
-         node, nodes_involved, owner, priority, not_before, timeout, transactional, retry",
+         node, nodes_involved, owner, priority, not_before, timeout, transactional, retry, output",
     );
 }
 
@@ -372,4 +372,35 @@ proptest! {
             prop_assert!(mistakes.iter().all(|mistake| mistake.line >= 1 && mistake.column >= 1));
         }
     }
+}
+
+#[test]
+fn an_output_file_wants_a_single_copy_and_a_plain_name() {
+    let file = |output: &str, command: &str| {
+        parse("job.toml", &format!("[[task]]\nname = 'a'\noutput = '{output}'\ncommand = '{command}'"), None)
+    };
+    let read = file("a.csv", "COPY t TO STDOUT (FORMAT csv)").unwrap();
+    assert_eq!(read.to_submission()["task"][0]["output"], "a.csv");
+    for (output, command, expected) in [
+        ("../a", "COPY t TO STDOUT", "is not the name of a file"),
+        ("a.csv", "SELECT 1", "its command is no COPY … TO STDOUT"),
+        ("a.csv", "COPY t TO STDOUT; SELECT 1", "COPY TO STDOUT is refused"),
+        ("a.csv", "COPY t FROM STDIN", "COPY FROM STDIN is refused"),
+    ] {
+        let mistakes = file(output, command).unwrap_err();
+        assert!(mistakes.iter().any(|m| m.to_string().contains(expected)), "{mistakes:?}");
+    }
+}
+
+#[test]
+fn scratch_and_its_clean_up_are_read() {
+    let file = |words: &str| {
+        parse("job.toml", &format!("{words}\n[[task]]\nname = 'a'\ncommand = 'SELECT 1'"), None)
+    };
+    let read = file("scratch = true\ncleanup = 'on_success'\ncleanup_delay = '1h'").unwrap().to_submission();
+    assert_eq!(
+        (&read["scratch"], &read["cleanup"], &read["cleanup_delay"]),
+        (&true.into(), &"on_success".into(), &"3600s".into())
+    );
+    assert!(file("cleanup = 'sometimes'").unwrap_err()[0].to_string().contains("on_end, on_success, never"));
 }

@@ -1,5 +1,6 @@
 //! What the Ledger, the one actor that reads and writes the catalog, is asked and tells.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use actix::Message;
@@ -118,6 +119,11 @@ pub struct UseScratch {
     /// The database in which it runs; `None` is home.
     pub site: Option<uuid::Uuid>,
 }
+
+/// Make the folder for a job's output files; answers it, and the largest file in bytes.
+#[derive(Message, Clone, PartialEq, Eq, Debug)]
+#[rtype(result = "Result<(PathBuf, u64), String>")]
+pub struct PrepareOutput(pub JobId);
 
 /// Ask for the cancellation of jobs, as `job_cancel` does. Answers whether the requests were committed.
 #[derive(Message, Clone, PartialEq, Eq, Debug)]

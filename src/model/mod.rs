@@ -29,6 +29,6 @@ pub use rollup::job_status;
 pub use slots::desk::{Crossing, SlotDesk};
 pub use slots::{Full, Limits, SlotGrant, SlotTable};
 pub use status::{JobStatus, TaskStatus};
-pub use task::{Backend, ClaimedTask, Ending, Outcome, Settlement};
+pub use task::{Backend, ClaimedTask, Ending, Outcome, Settlement, is_output_name};
 pub use transcript::{Report, Transcript};
 pub use turn::{LiveAttempt, Offer, Turn, TurnReply, Window, WindowRequest};

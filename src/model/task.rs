@@ -6,6 +6,12 @@ use uuid::Uuid;
 
 use super::{JobId, LaneId, TaskId};
 
+/// Can a task's output file be called so? No name that leads out of its folder can, nor one that is hidden.
+pub fn is_output_name(name: &str) -> bool {
+    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'.' | b'_' | b'-');
+    (1..=100).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with(['.', '-'])
+}
+
 /// A server process, identified beyond reuse of its pid.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Backend {
@@ -54,6 +60,8 @@ pub struct ClaimedTask {
     pub waited: Option<Duration>,
     /// Does its job have a scratch schema on each node?
     pub scratch: bool,
+    /// The file in the job's folder that what it copies is streamed to.
+    pub output: Option<String>,
 }
 
 /// How an attempt ended, as its Executor learned it. Data, not an error.

@@ -62,6 +62,7 @@ pub(super) static KEYS: &[Key] = &[
     live("retry.jitter", Rule::Share),
     live("retry.permanent_sqlstates", Rule::SqlStates),
     live("tasks.max_message_bytes", count(1024, 1_048_576)),
+    live("tasks.max_output_mib", count(1, 1_048_576)),
     live("sessions.reuse", Rule::Flag),
     live("sessions.max_idle", span(Duration::ZERO, DAY)),
     live("sessions.max_age", span(SECOND, days(7))),

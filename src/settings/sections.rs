@@ -93,11 +93,13 @@ impl Default for Retry {
 pub struct Tasks {
     /// Bytes of an attempt's message that are kept (head and tail).
     pub max_message_bytes: u32,
+    /// The largest output file of a task, in MiB.
+    pub max_output_mib: u32,
 }
 
 impl Default for Tasks {
     fn default() -> Self {
-        Self { max_message_bytes: 64 * 1024 }
+        Self { max_message_bytes: 64 * 1024, max_output_mib: 1024 }
     }
 }
 

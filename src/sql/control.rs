@@ -23,6 +23,11 @@ pub(super) fn refusal(command: &str, statement: &Statement<'_>) -> Option<Refusa
     Some(Refusal::ClientCopy { direction: direction.to_owned(), position: position() })
 }
 
+/// Is it `COPY … TO STDOUT`?
+pub(super) fn copies_out(statement: &Statement<'_>) -> bool {
+    client_copy(statement) == Some("TO STDOUT")
+}
+
 fn transaction_control(statement: &Statement<'_>) -> Option<&'static str> {
     match (statement.kind(0), statement.kind(1)) {
         (Token::BeginP, _) => Some("BEGIN"),

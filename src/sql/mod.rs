@@ -99,6 +99,9 @@ impl Refusal {
             Refusal::TransactionControl { .. } => Some(
                 "leave it out; to commit in steps, use several tasks, or CALL a procedure that commits as the only statement",
             ),
+            Refusal::ClientCopy { direction, .. } if direction == "TO STDOUT" => Some(
+                "name a file as the task's `output`, and let it be the only statement; or copy to a file or PROGRAM on the server",
+            ),
             Refusal::ClientCopy { .. } => {
                 Some("copy from or to a file or PROGRAM on the server, or use INSERT")
             }
@@ -133,6 +136,16 @@ pub fn inspect_lenient(command: &str) -> Result<Inspection, Refusal> {
 enum OnSyntaxError {
     Refuse,
     LetServerDecide,
+}
+
+/// Is it a single statement that copies to the client, and may therefore be streamed to a file?
+pub fn copies_out(command: &str) -> bool {
+    let Ok(tokens) = tokens::lex(command) else { return false };
+    let statements = match grammar::check(command) {
+        Verdict::Accepted(texts) => tokens::statements_at(command, &tokens, &texts),
+        Verdict::Beyond | Verdict::Refused(_) => tokens::statements(command, &tokens),
+    };
+    matches!(statements.as_slice(), [only] if control::copies_out(only))
 }
 
 fn look(command: &str, on_syntax_error: OnSyntaxError) -> Result<Inspection, Refusal> {

@@ -377,3 +377,20 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn only_a_single_copy_to_stdout_can_be_streamed() {
+    for yes in ["COPY t TO STDOUT", " copy (SELECT 1) TO STDOUT", "COPY (SELECT 1) TO STDOUT (FORMAT csv);"] {
+        assert!(copies_out(yes), "{yes}");
+    }
+    for no in [
+        "",
+        "SELECT 1",
+        "COPY t FROM STDIN",
+        "COPY t TO '/tmp/x'",
+        "COPY t TO STDOUT; SELECT 1",
+        "COPY t TO STDOUT; COPY t TO STDOUT",
+    ] {
+        assert!(!copies_out(no), "{no}");
+    }
+}

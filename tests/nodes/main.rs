@@ -10,5 +10,6 @@ mod doubt;
 mod exactly_once;
 mod health;
 mod node;
+mod output;
 mod scratch;
 mod targets;

@@ -1,16 +1,20 @@
 //! Scratch schemas: made for a job, found by its tasks, gone afterwards.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use yardmaster::cluster::StopMode;
 
 use crate::node::NodeDb;
-use crate::support::{Db, Launch, own, until};
+use crate::support::{Db, Launch, eventually, own, until};
 
 /// Schemas of ours there.
 const SCHEMAS: &str = "SELECT count(*) FROM pg_namespace WHERE nspname ~ '^yardmaster_.'";
 /// The one there is.
 const SCHEMA: &str = "SELECT nspname FROM pg_namespace WHERE nspname ~ '^yardmaster_.'";
 const FILL: &str = "CREATE UNLOGGED TABLE a AS SELECT g FROM generate_series(1,1000) g";
+
+const NONE: &[&str] = &[];
 
 async fn node(which: usize) -> NodeDb {
     let node = NodeDb::new(which).await;
@@ -23,7 +27,7 @@ async fn allow(node: &NodeDb) {
     node.admin.batch_execute(&format!("GRANT CREATE ON DATABASE {} TO alice, bob", node.name)).await.unwrap();
 }
 
-fn task(name: &str, node: &str, command: &str, after: &[&str]) -> Value {
+fn task<S: serde::Serialize>(name: &str, node: &str, command: &str, after: &[S]) -> Value {
     json!({ "name": name, "command": command, "node": node, "depends_on": after })
 }
 
@@ -48,8 +52,8 @@ async fn scenarios_12_and_13_tasks_share_their_jobs_schema_which_clean_up_drops(
     let _service = Launch::on(&db).settings(&settings).start().await;
     let job = |cleanup: &str| {
         json!({ "scratch": true, "cleanup": cleanup, "task": [
-            task("fill", "n1", FILL, &[]),
-            task("fill too", "n2", FILL, &[]),
+            task("fill", "n1", FILL, NONE),
+            task("fill too", "n2", FILL, NONE),
             task("look", "n1", "DO $$ BEGIN ASSERT (SELECT count(*) FROM a) = 1000; END $$", &["fill"]),
         ] })
     };
@@ -84,7 +88,7 @@ async fn scenario_11_nothing_is_made_before_the_commit_and_nothing_after_a_rollb
     let _service = Launch::on(&db).settings(&n1.settings("n1")).start().await;
     let submit = |k: i32| {
         let file = json!({ "scratch": true, "cleanup": "never",
-            "task": [task("t", "n1", &format!("CREATE TABLE here(); INSERT INTO ledger VALUES ({k})"), &[])] });
+            "task": [task("t", "n1", &format!("CREATE TABLE here(); INSERT INTO ledger VALUES ({k})"), NONE)] });
         format!("SELECT yardmaster.job_submit('{file}')")
     };
     db.alice(&format!("BEGIN; {}; ROLLBACK", submit(44))).await;
@@ -110,12 +114,18 @@ async fn many(tables: u32) {
         let sql = format!(
             "DO $$ BEGIN FOR i IN 1..500 LOOP EXECUTE format('CREATE TABLE t%s (id bigserial PRIMARY KEY, x text)', {k} * 500 + i); END LOOP; END $$"
         );
-        task(&format!("part {k}"), "n1", &sql, &[])
+        // One after another.
+        let before = format!("part {}", k - 1);
+        task(&format!("part {k}"), "n1", &sql, if k == 0 { &[] } else { std::slice::from_ref(&before) })
     };
-    let tasks: Vec<Value> = (0..tables / 500).map(part).collect();
+    let tasks: Vec<Value> = (0..i64::from(tables / 500)).map(part).collect();
     let job = db.submit(json!({ "scratch": true, "task": tasks })).await;
-    db.await_job(job, "finished").await;
-    await_clean(&db, &[&n1]).await;
+    let long = Duration::from_secs(600);
+    let done = eventually(long, async || (db.job(job).await == "finished").then_some(())).await;
+    assert!(done.is_some(), "{:?}", db.statuses(job).await);
+    let clean = eventually(long, async || rows(&db).await.is_empty().then_some(())).await;
+    assert!(clean.is_some(), "{}", db.value("SELECT reason FROM yardmaster.scratch").await);
+    assert_eq!(n1.value(SCHEMAS).await, "0");
 }
 
 /// Scenario 14, shortened: still more than one transaction of that server has locks for.
@@ -141,7 +151,7 @@ async fn scenario_15_clean_up_waits_for_a_node_that_is_down() {
     allow(&n2).await;
     let settings = format!("{}{}", n1.settings("n1"), n2.settings("n2"));
     let mut service = Launch::on(&db).settings(&settings).start().await;
-    let tasks = [task("one", "n1", FILL, &[]), task("two", "n2", FILL, &[])];
+    let tasks = [task("one", "n1", FILL, NONE), task("two", "n2", FILL, NONE)];
     let job = db.submit(json!({ "scratch": true, "cleanup": "never", "task": tasks })).await;
     db.await_job(job, "finished").await;
     crate::health::stop(&mut server).await;
@@ -187,7 +197,7 @@ async fn reasons_are_told_and_orphans_of_this_installation_only_are_dropped() {
     let db = Db::new().await;
     let n1 = NodeDb::new(0).await;
     let mut service = Launch::on(&db).settings(&n1.settings("n1")).start().await;
-    let fill = || json!({ "scratch": true, "task": [task("fill", "n1", FILL, &[])] });
+    let fill = || json!({ "scratch": true, "task": [task("fill", "n1", FILL, NONE)] });
     let denied = db.submit(fill()).await;
     db.await_job(denied, "failed").await;
     let told = db.task(db.tasks(denied).await[0]).await;
@@ -226,13 +236,13 @@ async fn kills_of_the_service_leave_no_schema_behind() {
         Launch::on(&db).settings(&n1.settings("n1")).set("limits.max_task_executors", "16").start().await;
     for k in 0..12 {
         let tasks = [
-            task("make", "n1", &format!("CREATE TABLE a AS SELECT {k} AS k; SELECT pg_sleep(0.1)"), &[]),
+            task("make", "n1", &format!("CREATE TABLE a AS SELECT {k} AS k; SELECT pg_sleep(0.1)"), NONE),
             task("use", "n1", "INSERT INTO ledger SELECT k + 1 FROM a; SELECT pg_sleep(0.1)", &["make"]),
         ];
         db.submit(json!({ "scratch": true, "task": tasks })).await;
     }
     for _ in 0..3 {
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        tokio::time::sleep(Duration::from_millis(300)).await;
         service.kill9();
         service.restart().await;
     }

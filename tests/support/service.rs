@@ -129,6 +129,11 @@ impl Service {
         self.child.id()
     }
 
+    /// Its data folder.
+    pub fn data_dir(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// Its settings file.
     pub fn settings_file(&self) -> PathBuf {
         self.folder.path().join("Settings.toml")

@@ -53,7 +53,7 @@ SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, co
        c.site,
        CASE WHEN c.attempt = 1 THEN extract(epoch FROM now() - greatest(j.submitted_at, t.not_before, (
             SELECT max(p.finished_at) FROM yardmaster.task_depend e JOIN yardmaster.task_state p ON p.task_id = e.depends_on
-             WHERE e.task_id = c.task_id)))::float8 END, j.scratch
+             WHERE e.task_id = c.task_id)))::float8 END, j.scratch, t.output
   FROM claimed c JOIN yardmaster.lane l ON l.lane = c.lane LEFT JOIN pg_roles r ON r.oid = l.owner_oid
   JOIN yardmaster.task_spec t ON t.task_id = c.task_id JOIN yardmaster.job_spec j ON j.job_id = c.job_id";
 
@@ -63,7 +63,7 @@ pub const LIVE: &str = "
 SELECT 0::bigint, s.job_id, s.task_id, s.attempt, s.series, t.task_key, s.lane, coalesce(s.command, t.command),
        CASE WHEN j.retry IS NULL THEN t.retry WHEN t.retry IS NULL THEN j.retry ELSE j.retry || t.retry END,
        (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, s.retry_count, s.interruptions, s.pid, s.backend_start, NULL::text, s.site,
-       NULL::float8, j.scratch, l.node, l.nodes, s.status = 'cancelling'
+       NULL::float8, j.scratch, t.output, l.node, l.nodes, s.status = 'cancelling'
   FROM yardmaster.task_state s JOIN yardmaster.task_spec t ON t.task_id = s.task_id
   JOIN yardmaster.job_spec j ON j.job_id = s.job_id JOIN yardmaster.lane l ON l.lane = s.lane
  WHERE s.status IN ('running', 'cancelling') ORDER BY s.started_at, s.task_id";
@@ -140,11 +140,12 @@ pub fn claimed(row: &Row) -> (usize, ClaimedTask) {
         site: row.get(16),
         waited: row.get::<_, Option<f64>>(17).and_then(|s| Duration::try_from_secs_f64(s.max(0.0)).ok()),
         scratch: row.get(18),
+        output: row.get(19),
     };
     (usize::try_from(place - 1).unwrap_or(0), task)
 }
 
 /// Maps a row of [`LIVE`].
 pub fn live(row: &Row) -> LiveAttempt {
-    LiveAttempt { claimed: claimed(row).1, node: row.get(19), nodes: row.get(20), cancelling: row.get(21) }
+    LiveAttempt { claimed: claimed(row).1, node: row.get(20), nodes: row.get(21), cancelling: row.get(22) }
 }

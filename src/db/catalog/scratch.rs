@@ -23,12 +23,33 @@ const TRIED: &str = "SELECT yardmaster.scratch_tried($1, $2, $3, $4, $5)";
 /// What the names of our schemas begin with.
 const PREFIX: &str = "SELECT yardmaster.scratch_prefix()";
 
+/// Which database home is.
+const HOME: &str = "SELECT s.site FROM yardmaster.secret s";
+
+/// Of jobs (`$1`) that have folders with output files, those whose folders are to be removed: of jobs that are gone, at once;
+/// of others as their clean-up says, if they were given any. Looks each up by its key.
+const FOLDERS: &str = "
+SELECT g.job_id FROM unnest($1::bigint[]) AS g(job_id)
+  LEFT JOIN yardmaster.job_spec p ON p.job_id = g.job_id LEFT JOIN yardmaster.job_state j ON j.job_id = g.job_id
+ WHERE p.job_id IS NULL OR j.delete_requested
+    OR (j.status IN ('finished', 'cancelled', 'failed')
+        AND (j.cleanup_requested
+             OR (CASE p.cleanup WHEN 'on_end' THEN true WHEN 'on_success' THEN j.status = 'finished' ELSE false END
+                 AND j.finished_at + coalesce(p.cleanup_delay, interval '0') <= now())))";
+
 /// Takes note of schemas that nobody knows. Wants `scratch_state_name`.
 const ADOPT: &str = "SELECT yardmaster.scratch_adopt($1, $2, $3, $4, $5, $6, $7)";
 
 /// The statements of this family, for the test that prepares them all.
-pub const STATEMENTS: &[(&str, &str)] =
-    &[("USE", USE), ("DUE", DUE), ("TRIED", TRIED), ("PREFIX", PREFIX), ("ADOPT", ADOPT)];
+pub const STATEMENTS: &[(&str, &str)] = &[
+    ("USE", USE),
+    ("DUE", DUE),
+    ("TRIED", TRIED),
+    ("PREFIX", PREFIX),
+    ("HOME", HOME),
+    ("FOLDERS", FOLDERS),
+    ("ADOPT", ADOPT),
+];
 
 /// A schema to drop.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -116,6 +137,27 @@ pub async fn prefix(client: &Client) -> Result<String, DbError> {
         .await
         .map_err(DbError::postgres("read the prefix of scratch schemas"))?;
     Ok(row.get(0))
+}
+
+/// Which database home is.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn home(client: &Client) -> Result<Uuid, DbError> {
+    let row = client.query_one(HOME, &[]).await.map_err(DbError::postgres("read the site of home"))?;
+    Ok(row.get(0))
+}
+
+/// Those of the jobs whose folders are to be removed.
+///
+/// # Errors
+/// When the statement fails.
+pub async fn folders_to_remove(client: &Client, jobs: &[i64]) -> Result<Vec<i64>, DbError> {
+    let rows = client
+        .query(FOLDERS, &[&jobs])
+        .await
+        .map_err(DbError::postgres("look for folders of output files to remove"))?;
+    Ok(rows.iter().map(|row| row.get(0)).collect())
 }
 
 /// Takes note of those of the `found` schemas (name and owner) of which nothing is known; answers how many.

@@ -27,6 +27,7 @@ jitter = 0.5
 permanent_sqlstates = []
 [tasks]
 max_message_bytes = 1024
+max_output_mib = 2
 [sessions]
 reuse = false
 max_idle = "0s"

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 use yardmaster::messages::{
-    EndBackend, Publish, PublishHealth, RequestCancel, Resolve, Resolved, RunTurn, Suspect, TurnError,
-    UseScratch,
+    EndBackend, PrepareOutput, Publish, PublishHealth, RequestCancel, Resolve, Resolved, RunTurn, Suspect,
+    TurnError, UseScratch,
 };
 use yardmaster::model::{
     Backend, ClaimedTask, Ending, JobId, JobStatus, Lane, LiveAttempt, Offer, Outcome, QueueKey, Settlement,
@@ -95,6 +95,7 @@ impl Catalog {
             site: None,
             waited: None,
             scratch: false,
+            output: None,
             backend: task.backend,
         }
     }
@@ -267,6 +268,14 @@ impl Handler<UseScratch> for FakeLedger {
 
     fn handle(&mut self, ask: UseScratch, _: &mut Self::Context) -> Self::Result {
         Ok(format!("scratch_of_{}", ask.task))
+    }
+}
+
+impl Handler<PrepareOutput> for FakeLedger {
+    type Result = Result<(std::path::PathBuf, u64), String>;
+
+    fn handle(&mut self, PrepareOutput(job): PrepareOutput, _: &mut Self::Context) -> Self::Result {
+        Ok((format!("folder_of_{job}").into(), 1 << 20))
     }
 }
 

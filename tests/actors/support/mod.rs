@@ -87,6 +87,7 @@ impl House {
                 turns: ledger.clone().recipient(),
                 resolve: ledger.clone().recipient(),
                 scratch: ledger.clone().recipient(),
+                output: ledger.clone().recipient(),
                 end: ledger.clone().recipient(),
                 cancel: ledger.clone().recipient(),
                 publish: ledger.clone().recipient(),

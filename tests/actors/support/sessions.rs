@@ -9,7 +9,7 @@ use futures::future::LocalBoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use yardmaster::actors::runner::{OpenFailure, Runner, SessionSource};
-use yardmaster::db::{AttemptEnd, Completion, Order};
+use yardmaster::db::{AttemptEnd, Completion, Order, Output};
 use yardmaster::model::{Backend, SessionKey};
 
 /// A run under way, in the test's hands.
@@ -124,6 +124,15 @@ impl Runner for FakeSession {
         order: Order<'a>,
         _: &'a Completion,
     ) -> LocalBoxFuture<'a, AttemptEnd> {
+        self.run(order, true)
+    }
+    fn run_output<'a>(
+        &'a mut self,
+        order: Order<'a>,
+        _: &'a Completion,
+        output: &'a Output,
+    ) -> LocalBoxFuture<'a, AttemptEnd> {
+        assert!(!output.name.is_empty());
         self.run(order, true)
     }
     fn run_plain<'a>(&'a mut self, order: Order<'a>) -> LocalBoxFuture<'a, AttemptEnd> {

@@ -436,6 +436,7 @@ impl World {
             site: None,
             waited: None,
             scratch: false,
+            output: None,
             backend: None,
         }
     }
