@@ -20,10 +20,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
-use super::job_folders;
 use super::resolving::{self, Desk};
 use super::runner::SessionSource;
 use super::scrubbing::{self, Scrubber};
+use super::{coordinator, job_folders};
 use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover;
@@ -32,8 +32,8 @@ use crate::db::catalog::{Catalog, request, schedule, scratch};
 use crate::db::connect::{self, Access, Purpose};
 use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
 use crate::messages::{
-    EndBackend, LostOffice, PrepareOutput, Publish, PublishHealth, Release, RequestCancel, Resolve, Resolved,
-    RunTurn, TicketMaker, TookOffice, TurnError, UseScratch,
+    EndBackend, LostOffice, NodesFound, PrepareOutput, Publish, PublishHealth, Release, RequestCancel,
+    Resolve, Resolved, RunTurn, TicketMaker, TookOffice, TurnError, UseScratch,
 };
 use crate::meters::meters;
 use crate::model::{Turn, TurnReply};
@@ -65,6 +65,8 @@ pub struct Ledger {
 /// Whom the Ledger tells.
 #[derive(Clone)]
 pub struct Superiors {
+    /// Hears which nodes home names.
+    pub found: Recipient<NodesFound>,
     /// Hears that this process decides.
     pub took: Recipient<TookOffice>,
     /// Hears that it does not any more.
@@ -79,7 +81,7 @@ impl Ledger {
     /// A Ledger of the catalog in the database that `config` names. `nodes` are where attempts run beside it; `sessions`
     /// opens those in which owners' scratch schemas are dropped.
     pub fn new(
-        config: Access,
+        (config, home_url): (Access, String),
         settings: Settings,
         nodes: Rc<Nodes>,
         sessions: Rc<dyn SessionSource>,
@@ -94,6 +96,7 @@ impl Ledger {
         let fatal = Rc::clone(&superiors.fatal);
         let keeper = Keeper {
             config,
+            home_url,
             settings: current,
             superiors,
             turns: queue,
@@ -236,6 +239,7 @@ impl Handler<Release> for Ledger {
 /// Keeps the office: the loop behind the actor.
 struct Keeper {
     config: Access,
+    home_url: String,
     settings: watch::Receiver<Settings>,
     superiors: Superiors,
     turns: mpsc::Receiver<Queued>,
@@ -353,7 +357,14 @@ impl Keeper {
             None => leadership::take_office(&renewals, &instance).await?,
         };
         self.held = Some(office);
-        let published = self.settings.borrow().clone();
+        let settings = self.settings.borrow().clone();
+        let found = coordinator::nodes(&control, &self.home_url, &settings).await?;
+        if settings.database.citus_nodes && found.is_empty() {
+            tracing::warn!("database.citus_nodes is set, but home has no pg_dist_node that names a node");
+        }
+        let published = settings.with_found(&found);
+        // Before the first turn, which would refuse the tasks of nodes that nobody knows.
+        self.superiors.found.do_send(NodesFound(found));
         publish_settings(&control, &published).await?;
         let keys = recover::ticket_keys(&control).await?;
         let mut catalog = Catalog::new(turn_client, office).await?;
@@ -378,6 +389,7 @@ impl Keeper {
         outage.end();
         let janitor = Janitor::new(janitor, office).await?;
         let sweeping = sweep(janitor, self.settings.clone());
+        let home = Rc::clone(&control);
         let scrubber = Scrubber {
             home: Rc::clone(&control),
             office,
@@ -387,6 +399,9 @@ impl Keeper {
         };
         let sweeping_nodes = sweep_nodes(control, Rc::clone(&self.nodes), self.settings.clone());
         let scheduling = tend_schedules(clock, office);
+        let home_url = self.home_url.clone();
+        let watching =
+            coordinator::watch_nodes(&home, &home_url, self.settings.clone(), self.superiors.found.clone());
         let place = self.config.to_string();
         tokio::select! {
             term = self.serve(&mut catalog) => term,
@@ -396,6 +411,7 @@ impl Keeper {
             never = sweeping_nodes => match never {},
             never = scheduling => match never {},
             never = scrubber.scrub() => match never {},
+            never = watching => match never {},
             // Who resolves attempts, or removes what is old, would try for ever on a connection that is gone.
             error = lost(&mut control_ended, &place, "the control connection ended") => Err(error),
             error = lost(&mut janitor_ended, &place, "the connection of retention ended") => Err(error),

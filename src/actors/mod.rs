@@ -3,6 +3,7 @@
 //! Long-lived actors (Monitor, Ledger, NodeLimiter, NodeWatch, Waker) are not restarted in place: if one dies, the app ends the
 //! process with a code of its own, and a normal start is the recovery.
 
+mod coordinator;
 pub mod executor;
 pub mod guards;
 mod job_folders;

@@ -17,9 +17,9 @@ use super::siding::{SessionReturned, Siding};
 use crate::db::{AttemptName, Completion};
 use crate::messages::{
     AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot,
-    InterruptTask, LostOffice, NodeHeard, PrepareOutput, Publish, PublishHealth, Reload, RequestCancel,
-    Resolve, RunTurn, SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant, Snapshot, Suspect,
-    TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice, TurnError, UseScratch, Wake, WakeAt,
+    InterruptTask, LostOffice, NodeHeard, NodesFound, PrepareOutput, Publish, PublishHealth, Reload,
+    RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant, Snapshot,
+    Suspect, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice, TurnError, UseScratch, Wake, WakeAt,
 };
 use crate::meters::meters;
 use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
@@ -79,6 +79,8 @@ struct Place {
 pub struct Monitor {
     yard: Yard,
     settings: Settings,
+    /// The nodes that home names, with their urls.
+    found: BTreeMap<String, String>,
     colleagues: Colleagues,
     sessions: Rc<dyn SessionSource>,
     siding: Siding,
@@ -120,6 +122,7 @@ impl Monitor {
         Monitor {
             yard: Yard::new(rules(&settings)),
             settings,
+            found: BTreeMap::new(),
             colleagues,
             sessions,
             siding: Siding::default(),
@@ -614,6 +617,7 @@ impl Handler<Reload> for Monitor {
     type Result = ();
 
     fn handle(&mut self, Reload(newer): Reload, ctx: &mut Self::Context) {
+        let newer = newer.with_found(&self.found);
         let changes = settings::changes(&self.settings, &newer);
         let say = |c: &settings::Change| format!("{} = {} (was {})", c.key, c.after, c.before);
         let (live, restart): (Vec<_>, Vec<_>) = changes.iter().partition(|c| c.reloadable);
@@ -646,6 +650,17 @@ impl Handler<Reload> for Monitor {
             self.feed(Input::SessionGone(key), ctx);
         }
         self.feed(Input::Reloaded(rules(&self.settings)), ctx);
+    }
+}
+
+impl Handler<NodesFound> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, NodesFound(found): NodesFound, ctx: &mut Self::Context) {
+        if self.found != found {
+            self.found = found;
+            self.handle(Reload(Box::new(self.settings.clone())), ctx);
+        }
     }
 }
 

@@ -67,7 +67,7 @@ impl Service {
         let (end, ends) = mpsc::channel(4);
         let (reach, reached) = watch::channel(false);
         let nodes = Rc::new(Nodes::new(&settings.nodes));
-        let sessions = Rc::new(DbSessions::new(home_url, settings.clone(), Rc::clone(&nodes)));
+        let sessions = Rc::new(DbSessions::new(home_url.clone(), settings.clone(), Rc::clone(&nodes)));
         let limiter = NodeLimiter::new(limits(settings), settings.limits.reserve_after).start();
 
         // The Ledger and the Monitor know each other: the Monitor's context is made first, so that both can start whole.
@@ -76,11 +76,12 @@ impl Service {
             let monitor = actix::AsyncContext::address(ctx);
             let (fatal, settled) = (end.clone(), end);
             let ledger = Ledger::new(
-                config.clone(),
+                (config.clone(), home_url),
                 settings.clone(),
                 Rc::clone(&nodes),
                 Rc::clone(&sessions) as Rc<dyn SessionSource>,
                 Superiors {
+                    found: monitor.clone().recipient(),
                     took: monitor.clone().recipient(),
                     lost: monitor.clone().recipient(),
                     fatal: Rc::new(move |e| drop(fatal.try_send(Ended::Unsuitable(e)))),

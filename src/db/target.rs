@@ -108,6 +108,29 @@ impl Target {
         })
     }
 
+    /// Where the same role finds the same database on another server, as key=value pairs; so are its password and TLS.
+    ///
+    /// # Errors
+    /// See [`TargetError`].
+    pub fn elsewhere(text: &str, host: &str, port: u16) -> Result<String, TargetError> {
+        let (_, tls) = parameters::split(text);
+        let (config, _) = read(text)?;
+        let database = Self::parse(text)?.database;
+        let mut pairs = vec![
+            ("host".to_owned(), host.to_owned()),
+            ("port".to_owned(), port.to_string()),
+            ("dbname".to_owned(), database),
+        ];
+        pairs.extend(config.get_user().map(|user| ("user".to_owned(), user.to_owned())));
+        let password = config.get_password().and_then(|p| std::str::from_utf8(p).ok());
+        pairs.extend(password.map(|password| ("password".to_owned(), password.to_owned())));
+        pairs.extend(config.get_options().map(|options| ("options".to_owned(), options.to_owned())));
+        pairs.extend(tls);
+        let quoted = |value: &str| value.replace('\\', "\\\\").replace('\'', "\\'");
+        let all: Vec<_> = pairs.iter().map(|(key, value)| format!("{key}='{}'", quoted(value))).collect();
+        Ok(all.join(" "))
+    }
+
     /// The database's name.
     pub fn database(&self) -> &str {
         &self.database
@@ -254,6 +277,23 @@ mod tests {
             (vec![(Endpoint::Unix("/run/pg".into()), 7)], "alice")
         );
         assert!(matches!(parse("dbname=x").endpoints.as_slice(), [(Endpoint::Unix(_), 5432)]));
+    }
+
+    #[test]
+    fn elsewhere_is_the_same_but_for_host_and_port() {
+        for text in [
+            "postgresql://u:a'b%5Cc@h:1,h2:2/d?sslmode=require",
+            "host=h hostaddr=127.0.0.1 port=1 user=u password='a\\'b\\\\c' dbname=d sslmode=require",
+        ] {
+            let other = Target::elsewhere(text, "/run/x y", 7).unwrap();
+            assert_eq!(
+                other,
+                r"host='/run/x y' port='7' dbname='d' user='u' password='a\'b\\c' sslmode='require'"
+            );
+            let (config, _) = read(&other).unwrap();
+            assert_eq!(config.get_password(), Some(r"a'b\c".as_bytes()));
+            assert_eq!(parse(&other).endpoints, [(Endpoint::Unix("/run/x y".into()), 7)]);
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use ledger::{
     EndBackend, LostOffice, PrepareOutput, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn,
     TicketMaker, TookOffice, TurnError, UseScratch,
 };
-pub use nodes::{NodeHeard, NodesDeclared, PublishHealth, Suspect};
+pub use nodes::{NodeHeard, NodesDeclared, NodesFound, PublishHealth, Suspect};
 pub use slots::{
     AcquireSlots, AdoptSlots, GetSlots, SetLimits, SlotAnswer, SlotPermit, SlotWant, SlotsReturned,
 };

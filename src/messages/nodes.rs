@@ -1,5 +1,7 @@
 //! How nodes are.
 
+use std::collections::BTreeMap;
+
 use actix::Message;
 
 /// A node was probed and found down, for this reason, or well. Told when it changes.
@@ -21,6 +23,18 @@ pub struct Suspect(pub String);
 #[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]
 #[rtype(result = "()")]
 pub struct NodesDeclared;
+
+/// Home names these nodes, by name with their urls. Told again and again, and before the office is taken.
+#[derive(Message, Clone, PartialEq, Eq)]
+#[rtype(result = "()")]
+pub struct NodesFound(pub BTreeMap<String, String>);
+
+impl std::fmt::Debug for NodesFound {
+    /// Without the urls, which may hold a password.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
 
 /// To the Ledger: write on the nodes how they are.
 #[derive(Message, Clone, PartialEq, Eq, Debug)]

@@ -51,6 +51,7 @@ pub(super) static KEYS: &[Key] = &[
         new.allow_superuser_owners = now.allow_superuser_owners
     }),
     restart("database.url", Rule::Url, |new, now| new.database.url.clone_from(&now.database.url)),
+    live("database.citus_nodes", Rule::Flag),
     live("limits.max_task_executors", count(1, 1000)),
     live("limits.max_task_executors_per_node", count(1, 1000)),
     live("limits.reserve_after", span(SECOND, DAY)),

@@ -72,6 +72,23 @@ impl Default for Settings {
     }
 }
 
+impl Settings {
+    /// With the nodes that home names (by name, with their urls) in place of those that it named before. What is declared in the
+    /// file wins.
+    #[must_use]
+    pub fn with_found(&self, found: &BTreeMap<String, String>) -> Settings {
+        let mut settings = self.clone();
+        settings.nodes.retain(|_, node| !node.is_found);
+        if settings.database.citus_nodes {
+            for (name, url) in found {
+                let node = Node { url: Some(url.clone()), is_found: true, ..Node::default() };
+                settings.nodes.entry(name.clone()).or_insert(node);
+            }
+        }
+        settings
+    }
+}
+
 /// `[database]`: where the catalog lives.
 #[derive(Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -79,11 +96,16 @@ pub struct Database {
     /// URL or `key=value` text of the home database; `None` asks for a private PostgreSQL. May hold a password.
     #[serde(serialize_with = "masked_url")]
     pub url: Option<String>,
+    /// Are the nodes of `pg_dist_node` nodes here, too?
+    pub citus_nodes: bool,
 }
 
 impl fmt::Debug for Database {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Database").field("url", &self.url.as_deref().map(mask::mask_url)).finish()
+        f.debug_struct("Database")
+            .field("url", &self.url.as_deref().map(mask::mask_url))
+            .field("citus_nodes", &self.citus_nodes)
+            .finish()
     }
 }
 
@@ -98,6 +120,9 @@ pub struct Node {
     pub max_task_executors: Option<u32>,
     /// Non-terminal tasks that may target this node; `None` is unlimited.
     pub max_tracked_tasks: Option<u32>,
+    /// Did home name it, and not the file?
+    #[serde(skip)]
+    pub is_found: bool,
 }
 
 impl fmt::Debug for Node {

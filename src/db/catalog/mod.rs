@@ -6,6 +6,7 @@
 //! turn that admitted it.
 
 pub mod admit;
+pub mod citus;
 pub mod claim;
 pub mod leadership;
 pub mod look;

@@ -78,6 +78,7 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
         request::STATEMENTS,
         super::retention::STATEMENTS,
         super::scratch::STATEMENTS,
+        super::citus::STATEMENTS,
         super::schedule::STATEMENTS,
         crate::db::node::STATEMENTS,
         crate::db::scratch::STATEMENTS,

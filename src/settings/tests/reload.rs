@@ -11,6 +11,7 @@ instance_name = "other"
 allow_superuser_owners = true
 [database]
 url = "postgres://app:s3cret@db/jobs"
+citus_nodes = true
 [limits]
 max_task_executors = 5
 max_task_executors_per_node = 2
