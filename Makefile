@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 bin := $(or $(CARGO_TARGET_DIR),target)/debug/yardmaster
 JOB ?= examples/first-minute.toml
 
-.PHONY: help setup run test test-slow chaos lint bench bench-model ci
+.PHONY: help setup run run-nodes test test-slow chaos lint bench bench-model ci
 
 help: ## Prints this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
@@ -19,6 +19,10 @@ setup: ## Installs what is missing: PostgreSQL, libclang, a C compiler (as root,
 run: setup ## Builds, and runs an example job on a private PostgreSQL (JOB=file for another)
 	@cargo build
 	@$(bin) run $(JOB)
+
+run-nodes: setup ## Builds, and moves data between two nodes (three private servers, which end with it)
+	@cargo build --bin yardmaster --example two_nodes
+	@$(dir $(bin))examples/two_nodes $(bin)
 
 test: setup ## Runs the tests (under 10 minutes)
 	@scripts/setup browser

@@ -13,6 +13,7 @@ use super::progress::Screen;
 use super::wait::{self, Goal};
 use super::{CliError, Context, Exit, job, serve, summary};
 use crate::app::{AppError, Home, Service};
+use crate::db::inspect::scratch;
 use crate::db::inspect::steer::{self, JobRequest};
 use crate::db::{DbError, client};
 use crate::messages::Terminate;
@@ -30,6 +31,11 @@ Examples:
 
 /// How long the service may take to reach and migrate the catalog before `run` gives up.
 const REACH_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
+
+/// How long `run` stays for the sake of scratch schemas.
+const CLEAN_UP_LIMIT: std::time::Duration = std::time::Duration::from_secs(30);
+/// Between two looks whether they are gone.
+const LOOK_EVERY: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Arguments of `run`.
 #[derive(Debug, Args)]
@@ -112,6 +118,9 @@ async fn watch(
         _ = interrupts.recv() => true,
     };
     screen.finish();
+    if !interrupted {
+        await_clean_up(context, &connection.client, &ids).await?;
+    }
     if interrupted {
         context.output.warn("interrupted: cancelling; once more to leave at once");
         tokio::select! {
@@ -124,6 +133,19 @@ async fn watch(
     }
     let exit = summary::ends(&context.output, &connection.client, &ids).await?;
     Ok(if interrupted { Exit::Interrupted } else { exit })
+}
+
+/// Stays until the scratch schemas of the jobs are dropped, since nobody is there to do that afterwards.
+async fn await_clean_up(context: &Context, client: &Client, ids: &[JobId]) -> Result<(), CliError> {
+    let begin = tokio::time::Instant::now();
+    while begin.elapsed() < CLEAN_UP_LIMIT {
+        if scratch::left(client, ids).await? == 0 {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    context.output.warn("scratch schemas are left: SELECT * FROM yardmaster.scratch says why; the next start goes on dropping them");
+    Ok(())
 }
 
 async fn cancel(client: &Client, ids: &[JobId]) -> Result<(), CliError> {

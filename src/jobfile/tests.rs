@@ -353,6 +353,7 @@ fn the_first_minute_shows_what_it_promises() {
 fn the_other_examples_are_right() {
     assert_eq!(example(include_str!("../../examples/reindex-night.toml")).task.len(), 6);
     assert_eq!(example(include_str!("../../examples/rotate-partitions.toml")).task.len(), 5);
+    assert_eq!(example(include_str!("../../examples/move-orders.toml")).task.len(), 6);
 }
 
 proptest! {

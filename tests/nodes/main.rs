@@ -9,6 +9,7 @@ mod support;
 mod citus;
 mod doubt;
 mod exactly_once;
+mod example;
 mod health;
 mod node;
 mod output;
