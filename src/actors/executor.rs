@@ -6,6 +6,8 @@
 //! resolve the attempt, and keeps its slots until then. Recovery uses the same path: an Executor without a session
 //! starts in doubt.
 
+mod preparing;
+
 use std::time::Duration;
 
 use actix::{Actor, ActorContext, ActorFutureExt, AsyncContext, Context, Handler, Recipient, WrapFuture};
@@ -20,7 +22,7 @@ use crate::messages::{
     AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, PrepareOutput, Resolve, Resolved,
     SlotPermit, TaskFinished, TaskLeft, UseScratch,
 };
-use crate::model::{Backend, ClaimedTask, Outcome, SessionKey, is_output_name};
+use crate::model::{Backend, ClaimedTask, Outcome, SessionKey};
 use crate::sql::{self, Inspection};
 
 /// How long a backend that was left behind outside a transaction may go on when its task has no timeout of its own.
@@ -32,8 +34,6 @@ const END_AGAIN: Duration = Duration::from_secs(2);
 const LET_GO_AFTER: Duration = Duration::from_secs(3);
 /// SQLSTATE of what we refuse to run: feature_not_supported, which no retry can mend.
 const REFUSED: &str = "0A000";
-/// SQLSTATE of trouble with output files.
-const IO_ERROR: &str = "58030";
 
 /// Whom an Executor talks to.
 #[derive(Clone)]
@@ -276,31 +276,6 @@ impl Run<'_> {
         }
     }
 
-    /// Runs a `COPY … TO STDOUT` into a file in the job's folder.
-    async fn copy_out(
-        &self,
-        session: &mut dyn Runner,
-        name: &str,
-        nudges: &mut watch::Receiver<Nudge>,
-    ) -> Ended {
-        let prepared = self.peers.output.send(PrepareOutput(self.task.job)).await;
-        let (folder, max_bytes) = match prepared {
-            Ok(Ok(prepared)) if is_output_name(name) => prepared,
-            Ok(Ok(_)) => {
-                return failed(
-                    REFUSED,
-                    format!("ERROR: \"{name}\" is not the name of a file in the folder of the job"),
-                );
-            }
-            Ok(Err(message)) => return failed(IO_ERROR, format!("ERROR: {message}")),
-            // The Ledger is gone, and the process is ending.
-            Err(e) => return Ended::Certain(Outcome::Interrupted { revoked: false, message: e.to_string() }),
-        };
-        let output = Output { folder, name: name.to_owned(), max_bytes };
-        let deadline = self.task.timeout.map(|t| (Instant::now() + t, t));
-        self.watched(session, How::ToFile(&output), deadline, nudges).await
-    }
-
     /// Runs the command and watches for nudges and the timeout meanwhile.
     async fn watched(
         &self,
@@ -391,19 +366,6 @@ impl Run<'_> {
                 Ended::Certain(Outcome::Interrupted { revoked: false, message })
             }
             AttemptEnd::Doubt { fatal, message } => Ended::Doubt { fatal, message, own },
-        }
-    }
-
-    /// Records the use of the job's scratch schema, then makes it. What it takes is bounded; nudges are heard afterwards.
-    async fn use_scratch(&self, session: &mut dyn Runner) -> Result<(), AttemptEnd> {
-        let (task, attempt, node) = (self.task.task, self.task.attempt, self.node.to_owned());
-        let recorded =
-            self.peers.scratch.send(UseScratch { task, attempt, node, site: self.task.site }).await;
-        match recorded {
-            Ok(Ok(schema)) => session.use_scratch(&schema).await,
-            Ok(Err(message)) => Err(AttemptEnd::NotSent { message }),
-            // The Ledger is gone, and the process is ending.
-            Err(e) => Err(AttemptEnd::NotSent { message: e.to_string() }),
         }
     }
 

@@ -10,6 +10,9 @@
 //! Invariant: `sound` is false from the first byte sent until an attempt ended without any doubt; so a run whose
 //! future was dropped, like every odd ending, leaves a session that is not reused.
 
+mod copying;
+mod scratch;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +28,6 @@ use super::cancel::{Canceller, Gate};
 use super::dial::{Address, Stream};
 use super::login::{self, OpenError};
 use super::node::Site;
-use super::output::{Output, OutputError, Saving};
 use super::replies::{Heard, SharedReplies, TransactionStatus, lock};
 use super::tap::Tap;
 use super::verdict::{self, Circumstances, TRANSACTIONAL_PHASES};
@@ -43,20 +45,11 @@ const COMPLETE: &str = "SELECT CASE WHEN pg_catalog.pg_current_xact_id_if_assign
 const RESET: &str = "RESET SESSION AUTHORIZATION; RESET ALL; CLOSE ALL; DEALLOCATE ALL; UNLISTEN *; \
      SELECT pg_catalog.pg_advisory_unlock_all(); DISCARD TEMP; DISCARD SEQUENCES";
 
-/// Whose is the schema (another could have made it since it was last dropped)? If it is the session's owner's, it comes first
-/// in the search path from now on, until the reset. Uses no operator of the user's.
-const TAKE_SCRATCH: &str = "SELECT pg_catalog.set_config('search_path', \
-     pg_catalog.concat(n.nspname, ', ', pg_catalog.current_setting('search_path')), false) \
-     FROM pg_catalog.pg_namespace n JOIN pg_catalog.pg_roles r ON r.oid OPERATOR(pg_catalog.=) n.nspowner \
-     WHERE n.nspname OPERATOR(pg_catalog.=) $1::pg_catalog.name AND r.rolname OPERATOR(pg_catalog.=) SESSION_USER";
-
 /// How long the reset may take (0.1 ms usually; thousands of temporary tables take longer). Then the session is
 /// given up.
 const RESET_LIMIT: Duration = Duration::from_secs(5);
 /// How long setting the name of a plain attempt may take.
 const SET_LIMIT: Duration = Duration::from_secs(5);
-/// How long making a schema may take: twins wait for each other.
-const SCRATCH_LIMIT: Duration = Duration::from_secs(10);
 
 /// The server version (as `server_version_num`) that brought `transaction_timeout`, which older ones refuse as a
 /// start-up option.
@@ -246,75 +239,6 @@ impl Session {
         })
     }
 
-    /// Runs a single `COPY … TO STDOUT` in one transaction, as [`Session::run_transactional`] does, and streams what it sends to
-    /// a file. The file has its name before the transaction commits, so what is done has its file.
-    pub async fn run_output(
-        &mut self,
-        order: &Order<'_>,
-        completion: &Completion,
-        output: &Output,
-    ) -> AttemptEnd {
-        if let Some(end) = self.refuse(order) {
-            return end;
-        }
-        let (mut saving, sink) = match Saving::begin(output, &order.name).await {
-            Ok(begun) => begun,
-            Err(e) => return no_output(&e),
-        };
-        let mut text = String::from("BEGIN; ");
-        let settings = self.write_settings("SET LOCAL", order, &mut text);
-        let prefix_chars = text.len(); // all ASCII
-        text.push_str(order.command);
-
-        self.begin_run(1 + settings, TRANSACTIONAL_PHASES);
-        lock(&self.replies).sink = Some(sink);
-        let canceller = self.canceller();
-        let client = &self.client;
-        let sent = {
-            let command = client.batch_execute(&text);
-            tokio::pin!(command);
-            tokio::select! {
-                sent = &mut command => sent,
-                () = saving.trouble() => {
-                    // Nobody wants the rest. Should the request not arrive, the rest is dropped.
-                    let _ = canceller.cancel().await;
-                    command.await
-                }
-            }
-        };
-        // The writer ends with the sink.
-        lock(&self.replies).sink = None;
-        let saved = match sent {
-            Ok(()) => Some(saving.finish().await),
-            // It was cut short by the trouble that finish tells, or it failed by itself.
-            Err(_) => saving.finish_failed().await.map(Err),
-        };
-        if let Some(Err(e)) = &saved {
-            let _ = timeout(RESET_LIMIT, self.client.batch_execute("ROLLBACK")).await;
-            self.end_run(false, prefix_chars, order, |_, _| no_output(e))
-        } else {
-            let work = async {
-                join!(
-                    self.client.batch_execute(SETTLE),
-                    complete(&self.client, order, completion),
-                    self.client.batch_execute("COMMIT"),
-                )
-                .1
-            };
-            let recorded = work.await;
-            let end = self.end_run(false, prefix_chars, order, |heard, around| {
-                verdict::of_transactional(heard, &Circumstances { recorded, ..around })
-            });
-            match (end, saved) {
-                (AttemptEnd::Committed { recorded, message }, Some(Ok(bytes))) => AttemptEnd::Committed {
-                    recorded,
-                    message: format!("{message}\noutput: {}, {bytes} bytes", output.name),
-                },
-                (end, _) => end,
-            }
-        }
-    }
-
     /// Runs a command outside a transaction of ours. Bounded by the caller alone, as above.
     pub async fn run_plain(&mut self, order: &Order<'_>) -> AttemptEnd {
         if let Some(end) = self.refuse(order) {
@@ -336,56 +260,6 @@ impl Session {
         self.begin_run(0, 1);
         let (_, clean) = self.then_reset(self.client.batch_execute(order.command)).await;
         self.end_run(clean, 0, order, |heard, around| verdict::of_plain(heard, &around))
-    }
-
-    /// Makes a scratch schema of the session's owner if it is not there, and puts it first in the search path of the next
-    /// run. `schema` is a name of ours, which needs no quotes.
-    ///
-    /// # Errors
-    /// How the attempt ends instead: it failed if the owner may not, otherwise its command was not sent.
-    pub async fn use_scratch(&mut self, schema: &str) -> Result<(), AttemptEnd> {
-        let not_sent =
-            |message: String| AttemptEnd::NotSent { message: format!("no scratch schema: {message}") };
-        if !self.is_reusable() {
-            return Err(not_sent("the session had ended before".to_owned()));
-        }
-        self.sound = false;
-        let make = format!("CREATE SCHEMA IF NOT EXISTS {schema}");
-        let preparing = async {
-            let made = self.client.batch_execute(&make).await;
-            let said = lock(&self.replies).error.take();
-            match (made, said) {
-                (Ok(()), _) => {}
-                // A twin made it in the same moment.
-                (Err(_), Some(said)) if ["42P06", "23505"].contains(&said.sqlstate.as_str()) => {}
-                (Err(_), Some(said)) if !said.is_fatal() => {
-                    let hint = match said.sqlstate.as_str() {
-                        "42501" => {
-                            "\nHINT: GRANT CREATE ON DATABASE … TO the owner of the task, who makes and drops the scratch schemas of its jobs."
-                        }
-                        _ => "",
-                    };
-                    let message = format!("{}{hint}", said.text);
-                    return Err(AttemptEnd::Failed { sqlstate: said.sqlstate, message });
-                }
-                (Err(e), _) => return Err(not_sent(e.to_string())),
-            }
-            let taken = self.client.query_typed(TAKE_SCRATCH, &[(&schema, Type::TEXT)]).await;
-            match taken {
-                Ok(rows) if rows.is_empty() => Err(AttemptEnd::Failed {
-                    sqlstate: "42501".to_owned(),
-                    message: format!(
-                        "ERROR: schema {schema} belongs to another role than the owner of the task"
-                    ),
-                }),
-                Ok(_) => Ok(()),
-                Err(e) => Err(not_sent(e.to_string())),
-            }
-        };
-        let prepared = timeout(SCRATCH_LIMIT, preparing).await;
-        prepared.unwrap_or_else(|_| Err(not_sent(format!("no answer within {SCRATCH_LIMIT:?}"))))?;
-        self.sound = true;
-        Ok(())
     }
 
     fn refuse(&self, order: &Order<'_>) -> Option<AttemptEnd> {
@@ -459,11 +333,6 @@ impl Session {
         self.sound = clean && idle && !copied && leaves_no_doubt(&end);
         end
     }
-}
-
-fn no_output(error: &OutputError) -> AttemptEnd {
-    let message = format!("ERROR: {error}\nHINT: {}", error.hint());
-    AttemptEnd::Failed { sqlstate: error.sqlstate().to_owned(), message }
 }
 
 async fn complete(client: &Client, order: &Order<'_>, completion: &Completion) -> Option<bool> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use yardmaster::cluster::StopMode;
 
 use crate::node::NodeDb;
-use crate::support::{Db, Launch, eventually, own, until};
+use crate::support::{Db, Launch, eventually, own, until, yardmaster};
 
 /// Schemas of ours there.
 const SCHEMAS: &str = "SELECT count(*) FROM pg_namespace WHERE nspname ~ '^yardmaster_.'";
@@ -63,6 +63,10 @@ async fn scenarios_12_and_13_tasks_share_their_jobs_schema_which_clean_up_drops(
     assert_eq!(n2.value(SCHEMA).await, schema, "one name everywhere");
     let owner = format!("SELECT tableowner FROM pg_tables WHERE schemaname = '{schema}' AND tablename = 'a'");
     assert_eq!(n1.value(&owner).await, "alice");
+    let cli =
+        yardmaster(&["node", "scratch", "-o", "json"]).env("DATABASE_URL", db.url("alice")).output().unwrap();
+    let listed: Value = serde_json::from_slice(&cli.stdout).unwrap();
+    assert_eq!((&listed[1]["node"], &listed[1]["state"]), (&json!("n2"), &json!("kept")), "{listed}");
     let bob = n1.server.connect("bob", &n1.name).await;
     let denied = bob.query(&format!("SELECT * FROM {schema}.a"), &[]).await.unwrap_err();
     assert_eq!(denied.code().unwrap().code(), "42501");

@@ -12,6 +12,9 @@ use super::leadership::Office;
 /// Called before each attempt of a job with scratch schemas.
 const USE: &str = "SELECT yardmaster.scratch_use($1, $2, $3, $4, $5, $6, $7)::text";
 
+/// Is there any? Asked first, since to decide takes a lock and a transaction id. A small table.
+const ANY: &str = "SELECT EXISTS (SELECT FROM yardmaster.scratch_state)";
+
 /// Decides what is to be dropped; answers whose turn it is. Wants `scratch_state_in_use`, `scratch_state_dropping`.
 const DUE: &str = "
 SELECT s.scratch_id, s.job_id, s.node, s.site, s.owner::text, s.owner_oid, s.schema_name::text, s.reason
@@ -43,6 +46,7 @@ const ADOPT: &str = "SELECT yardmaster.scratch_adopt($1, $2, $3, $4, $5, $6, $7)
 /// The statements of this family, for the test that prepares them all.
 pub const STATEMENTS: &[(&str, &str)] = &[
     ("USE", USE),
+    ("ANY", ANY),
     ("DUE", DUE),
     ("TRIED", TRIED),
     ("PREFIX", PREFIX),
@@ -97,6 +101,10 @@ pub async fn begin_use(
 /// When the statement fails, or the office is over.
 pub async fn due(client: &Client, office: Office, under_way: &[i64]) -> Result<Vec<Doomed>, DbError> {
     let Office { epoch, token, term } = office;
+    let any = client.query_one(ANY, &[]).await.map_err(DbError::postgres("look for scratch schemas"))?;
+    if !any.get::<_, bool>(0) {
+        return Ok(Vec::new());
+    }
     let rows = client
         .query(DUE, &[&epoch.0, &token, &term, &under_way])
         .await
