@@ -156,6 +156,7 @@ CREATE TABLE yardmaster.task_state (
     pid           integer,
     backend_start timestamptz,
     site          uuid,                           -- of a node's database, in which the attempt runs; NULL is home
+    prefetched    boolean NOT NULL DEFAULT false, -- claimed for a session that still runs another task: shown as runnable
     not_before    timestamptz,
     started_at    timestamptz,
     finished_at   timestamptz,

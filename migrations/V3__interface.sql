@@ -300,7 +300,8 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 
 -- message and sqlstate are those of the last ended attempt, or of an ending without one; empty while one runs.
 CREATE VIEW yardmaster.task WITH (security_barrier) AS
-SELECT t.job_id, t.task_id, t.name, t.owner, s.pid, coalesce(s.status, 'blocked') AS status,
+SELECT t.job_id, t.task_id, t.name, t.owner, s.pid,
+       CASE WHEN s.prefetched AND s.status = 'running' THEN 'runnable' ELSE coalesce(s.status, 'blocked') END AS status,
        coalesce(s.command, t.command) AS command, t.node, t.nodes_involved, t.priority,
        coalesce(s.retry_count, 0) AS retry_count,
        CASE WHEN s.task_id IS NULL THEN t.not_before ELSE s.not_before END AS not_before,
@@ -326,15 +327,15 @@ UNION ALL
 SELECT s.task_id, s.attempt, s.job_id, coalesce(t.node, ''), s.pid, NULL, NULL, NULL, s.started_at, NULL
   FROM yardmaster.task_state s JOIN yardmaster.task_spec t ON t.task_id = s.task_id
   JOIN yardmaster.job_spec j ON j.job_id = t.job_id
- WHERE s.status IN ('running', 'cancelling') AND ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER'));
+ WHERE s.status IN ('running', 'cancelling') AND NOT s.prefetched AND ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER'));
 
 -- How many tasks of anybody run, in all ('') and on each node: numbers only, so that who may not see a task can still
 -- learn that it holds a slot.
 CREATE VIEW yardmaster.slot_use AS
-SELECT ''::text AS node, count(*) AS used FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling')
+SELECT ''::text AS node, count(*) AS used FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling') AND NOT s.prefetched
 UNION ALL
 SELECT n.node, count(*) FROM yardmaster.task_state s JOIN yardmaster.lane l ON l.lane = s.lane
- CROSS JOIN LATERAL unnest(l.nodes) n(node) WHERE s.status IN ('running', 'cancelling') GROUP BY n.node;
+ CROSS JOIN LATERAL unnest(l.nodes) n(node) WHERE s.status IN ('running', 'cancelling') AND NOT s.prefetched GROUP BY n.node;
 
 -- The declared nodes. Down outweighs draining: it says why nothing runs there now.
 CREATE VIEW yardmaster.node AS

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::guards::OutcomeGuard;
 use super::runner::Runner;
-use super::siding::SessionReturned;
+use super::siding::{Place, PlaceFreed, SessionReturned};
 use crate::db::{AttemptEnd, AttemptName, Completion, Order, Output};
 use crate::messages::{
     AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, PrepareOutput, Resolve, Resolved,
@@ -46,6 +46,8 @@ pub struct Peers {
     pub crashed: Recipient<Crashed>,
     /// Takes the session back.
     pub returned: Recipient<SessionReturned>,
+    /// Takes session and slots back for the next in line.
+    pub freed: Recipient<PlaceFreed>,
     /// Resolves what is in doubt.
     pub resolve: Recipient<Resolve>,
     /// Ends backends.
@@ -68,6 +70,8 @@ pub struct Assignment {
     pub completion: Completion,
     /// Its slots.
     pub permit: SlotPermit,
+    /// Do others stand in line behind it, for the same session and slots?
+    pub followed: bool,
     /// How long a statement has to end after a cancel request, before its backend is ended.
     pub grace: Duration,
 }
@@ -184,6 +188,10 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
         if matches!(ended, Ended::Certain(_)) && session.is_reusable() {
             reusable = Some(session);
         } else {
+            if assignment.followed {
+                // They need not wait until this one's end is certain.
+                peers.freed.do_send(PlaceFreed { task, attempt, place: None });
+            }
             session.close().await;
         }
     }
@@ -194,10 +202,19 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
             () = run.let_go(&mut nudges, backend) => None,
         },
     };
-    // The slots go back before anybody hears of the end, so that the next round finds them free.
-    guard.disarm();
-    if let Some(session) = reusable {
-        peers.returned.do_send(SessionReturned { key: assignment.key, session });
+    let key = assignment.key;
+    match reusable {
+        Some(session) if assignment.followed => {
+            let place = guard.hand_over().map(|permit| Place { key, session, permit });
+            peers.freed.do_send(PlaceFreed { task, attempt, place });
+        }
+        // The slots go back before anybody hears of the end, so that the next round finds them free.
+        reusable => {
+            guard.disarm();
+            if let Some(session) = reusable {
+                peers.returned.do_send(SessionReturned { key, session });
+            }
+        }
     }
     match outcome {
         Some(outcome) => peers.finished.do_send(TaskFinished { task, attempt, outcome, backend }),

@@ -21,6 +21,12 @@ impl OutcomeGuard {
         OutcomeGuard { task, attempt, permit: Some(permit), monitor: Some(monitor) }
     }
 
+    /// The attempt ended in order, and its slots go to the next of its line: says nothing.
+    pub fn hand_over(mut self) -> Option<SlotPermit> {
+        self.monitor = None;
+        self.permit.take()
+    }
+
     /// The attempt ended in order: gives the slots back and says nothing.
     pub fn disarm(mut self) {
         self.monitor = None;

@@ -20,11 +20,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use tokio_postgres::Client;
 
-use super::coordinator;
-use super::job_folders::JobFolders;
 use super::resolving::{self, Desk};
 use super::runner::SessionSource;
 use super::scrubbing::{self, Scrubber};
+use super::{coordinator, job_folders};
 use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover;
@@ -60,7 +59,6 @@ pub struct Ledger {
     settings: watch::Sender<Settings>,
     fatal: Rc<dyn Fn(DbError)>,
     nodes: Rc<Nodes>,
-    folders: Rc<JobFolders>,
     keeper: Option<Keeper>,
 }
 
@@ -94,7 +92,6 @@ impl Ledger {
         let (desk_sender, desk) = watch::channel(None);
         let (release, releasing) = watch::channel(false);
         let (released_sender, released) = watch::channel(false);
-        let folders = Rc::new(JobFolders::new(&settings.data_dir));
         let (settings, current) = watch::channel(settings);
         let fatal = Rc::clone(&superiors.fatal);
         let keeper = Keeper {
@@ -110,9 +107,8 @@ impl Ledger {
             term: 0,
             nodes: Rc::clone(&nodes),
             sessions,
-            folders: Rc::clone(&folders),
         };
-        Ledger { turns, desk, release, released, settings, fatal, nodes, folders, keeper: Some(keeper) }
+        Ledger { turns, desk, release, released, settings, fatal, nodes, keeper: Some(keeper) }
     }
 }
 
@@ -166,12 +162,12 @@ impl Handler<PrepareOutput> for Ledger {
 
     fn handle(&mut self, PrepareOutput(job): PrepareOutput, _: &mut Self::Context) -> Self::Result {
         let desk = self.desk.borrow().clone();
-        let folders = Rc::clone(&self.folders);
-        let mib = self.settings.borrow().tasks.max_output_mib;
+        let settings = self.settings.borrow();
+        let (data_dir, mib) = (settings.data_dir.clone(), settings.tasks.max_output_mib);
         Box::pin(async move {
             let Some(Desk { control, .. }) = desk else { return Err("no office is held".to_owned()) };
             let home = scratch::home(&control).await.map_err(|e| e.to_string())?;
-            Ok((folders.prepare(home, job.0).await?, u64::from(mib) << 20))
+            Ok((job_folders::prepare(&data_dir, home, job.0).await?, u64::from(mib) << 20))
         })
     }
 }
@@ -256,7 +252,6 @@ struct Keeper {
     term: u64,
     nodes: Rc<Nodes>,
     sessions: Rc<dyn SessionSource>,
-    folders: Rc<JobFolders>,
 }
 
 /// Home cannot be used: since when, and how long to wait before the next attempt.
@@ -400,7 +395,7 @@ impl Keeper {
             office,
             nodes: Rc::clone(&self.nodes),
             sessions: Rc::clone(&self.sessions),
-            folders: Rc::clone(&self.folders),
+            data_dir: published.data_dir.clone(),
         };
         let sweeping_nodes = sweep_nodes(control, Rc::clone(&self.nodes), self.settings.clone());
         let scheduling = tend_schedules(clock, office);

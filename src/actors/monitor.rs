@@ -11,9 +11,11 @@ use actix::{
     WrapFuture,
 };
 
+use tokio::time::Instant;
+
 use super::executor::{Assignment, Executor, Peers};
 use super::runner::{OpenFailure, Runner, SessionSource};
-use super::siding::{SessionReturned, Siding};
+use super::siding::{self, PlaceFreed, SessionReturned, Siding};
 use crate::db::{AttemptName, Completion};
 use crate::messages::{
     AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot,
@@ -22,7 +24,7 @@ use crate::messages::{
     Suspect, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice, TurnError, UseScratch, Wake, WakeAt,
 };
 use crate::meters::meters;
-use crate::model::yard::{Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
+use crate::model::yard::{self, Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
 use crate::model::{ClaimedTask, Epoch, Full, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
 use crate::settings::{self, Settings};
 
@@ -95,11 +97,13 @@ pub struct Monitor {
     turn_number: u64,
     /// The offers of the round under way.
     places: Vec<Option<Place>>,
+    /// What an Executor left to the next in line; empty but while that one is chosen.
+    freed: Option<(TaskId, siding::Place)>,
     executors: HashMap<TaskId, (i32, Addr<Executor>)>,
     /// Claims and keys of running attempts, for an Executor that crashes.
     running: HashMap<TaskId, (ClaimedTask, SessionKey)>,
     /// When the attempts that were claimed here began, for the meters.
-    begun: HashMap<TaskId, std::time::Instant>,
+    begun: HashMap<TaskId, Instant>,
     office: Option<Office>,
     /// Keys whose opening failed, with the number of failures in a row.
     troubled: HashMap<SessionKey, u32>,
@@ -132,6 +136,7 @@ impl Monitor {
             ask_number: 0,
             turn_number: 0,
             places: Vec::new(),
+            freed: None,
             executors: HashMap::new(),
             running: HashMap::new(),
             begun: HashMap::new(),
@@ -163,7 +168,12 @@ impl Monitor {
                 self.ask_slots(AcquireSlots { wants, others_wait, crossings }, first, ctx);
             }
             Effect::TakeTurn { turn, seats } => self.take_turn(turn, seats, ctx),
-            Effect::Start { offer, task } => self.start(offer, task, ctx),
+            Effect::Start { offer, task, followed } => self.start(offer, task, followed, ctx),
+            Effect::StartNext { after, task } => self.start_next(after, task, ctx),
+            Effect::ReturnPlace { after } => self.return_place(after, ctx),
+            Effect::TickSoon => {
+                ctx.run_later(yard::TICK, |monitor, ctx| monitor.feed(Input::Ticked, ctx));
+            }
             Effect::ReturnSeat { offer } => self.return_seat(offer, ctx),
             Effect::BurnSeats => self.places.clear(),
             Effect::Adopt(live) => self.adopt(*live, ctx),
@@ -261,13 +271,32 @@ impl Monitor {
         }));
     }
 
-    fn start(&mut self, offer: usize, task: ClaimedTask, ctx: &mut Context<Self>) {
+    fn start(&mut self, offer: usize, task: ClaimedTask, followed: bool, ctx: &mut Context<Self>) {
         if let Some(Place { permit, session, key }) = self.places.get_mut(offer).and_then(Option::take) {
-            if let Some(waited) = task.waited {
-                meters().start_delay.observe(waited.as_secs_f64());
-            }
-            self.begun.insert(task.task, std::time::Instant::now());
-            self.execute(task, key, session, permit, ctx);
+            self.note_start(&task);
+            self.execute(task, key, session, permit, followed, ctx);
+        }
+    }
+
+    fn note_start(&mut self, task: &ClaimedTask) {
+        if let Some(waited) = task.waited {
+            meters().start_delay.observe(waited.as_secs_f64());
+        }
+        self.begun.insert(task.task, Instant::now());
+    }
+
+    fn start_next(&mut self, after: TaskId, task: ClaimedTask, ctx: &mut Context<Self>) {
+        if let Some((_, siding::Place { key, session, permit })) = self.freed.take_if(|(t, _)| *t == after) {
+            self.note_start(&task);
+            // Somebody may stand behind it too; the Yard knows.
+            self.execute(task, key, Some(session), permit, true, ctx);
+        }
+    }
+
+    fn return_place(&mut self, after: TaskId, ctx: &mut Context<Self>) {
+        if let Some((_, place)) = self.freed.take_if(|(t, _)| *t == after) {
+            drop(place.permit);
+            self.keep(place.key, place.session, ctx);
         }
     }
 
@@ -290,6 +319,7 @@ impl Monitor {
         key: SessionKey,
         session: Option<Box<dyn Runner>>,
         permit: SlotPermit,
+        followed: bool,
         ctx: &mut Context<Self>,
     ) {
         let Some(office) = &self.office else { return };
@@ -306,6 +336,7 @@ impl Monitor {
             left: ctx.address().recipient(),
             crashed: ctx.address().recipient(),
             returned: ctx.address().recipient(),
+            freed: ctx.address().recipient(),
             resolve: self.colleagues.resolve.clone(),
             scratch: self.colleagues.scratch.clone(),
             output: self.colleagues.output.clone(),
@@ -314,8 +345,15 @@ impl Monitor {
         let (id, attempt) = (task.task, task.attempt);
         tracing::debug!(job = task.job.0, task = id.0, attempt, "attempt started");
         self.running.insert(id, (task.clone(), key.clone()));
-        let assignment =
-            Assignment { task, key, session, completion, permit, grace: self.settings.cancel.grace };
+        let assignment = Assignment {
+            task,
+            key,
+            session,
+            completion,
+            permit,
+            followed,
+            grace: self.settings.cancel.grace,
+        };
         self.executors.insert(id, (attempt, Executor::new(assignment, peers).start()));
         // What was asked before there was an Executor to hear it is asked again.
         match self.yard.standing(id, attempt) {
@@ -345,7 +383,7 @@ impl Monitor {
                 monitor.executors.get(&task.task).is_some_and(|(attempt, _)| *attempt == task.attempt);
             // The office may have been lost meanwhile, and taken again.
             if wanted && !at_work {
-                monitor.execute(task, key, None, permit, ctx);
+                monitor.execute(task, key, None, permit, false, ctx);
             }
         }));
     }
@@ -369,7 +407,7 @@ impl Monitor {
     // ---------------------------------------------------------------- sessions
 
     fn open(&mut self, key: SessionKey, ctx: &mut Context<Self>) {
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
         let opened = self.sessions.open(key.clone()).into_actor(self);
         ctx.spawn(opened.map(move |opened, monitor, ctx| {
             let opened = if monitor.siding.has_moved_since(&key.node, begun) {
@@ -442,6 +480,7 @@ pub fn rules(settings: &Settings) -> Rules {
             permanent_sqlstates: settings.retry.permanent_sqlstates.clone(),
         },
         max_interruptions: settings.retry.max_interruptions,
+        prefetch: if settings.sessions.reuse { settings.sessions.prefetch } else { 1 },
     }
 }
 
@@ -506,13 +545,14 @@ impl Handler<TaskFinished> for Monitor {
         if self.executors.get(&end.task).is_none_or(|(attempt, _)| *attempt != end.attempt) {
             return;
         }
-        if let Some(begun) = self.begun.remove(&end.task) {
-            meters().attempt_ended(end.outcome.name(), begun.elapsed());
+        let ran = self.begun.remove(&end.task).map(|begun| begun.elapsed());
+        if let Some(ran) = ran {
+            meters().attempt_ended(end.outcome.name(), ran);
         }
         self.forget(end.task);
         tracing::debug!(task = end.task.0, attempt = end.attempt, "attempt ended");
         let TaskFinished { task, attempt, outcome, .. } = end;
-        self.feed(Input::Finished { task, attempt, outcome, chance: super::chance() }, ctx);
+        self.feed(Input::Finished { task, attempt, outcome, ran, chance: super::chance() }, ctx);
     }
 }
 
@@ -542,7 +582,8 @@ impl Handler<Crashed> for Monitor {
         );
         self.executors.remove(&crash.task);
         if let (Some((task, key)), Some(permit)) = (self.running.remove(&crash.task), crash.permit) {
-            self.execute(task, key, None, permit, ctx);
+            self.feed(Input::PlaceLost(crash.task), ctx);
+            self.execute(task, key, None, permit, false, ctx);
         }
     }
 }
@@ -552,6 +593,28 @@ impl Handler<SessionReturned> for Monitor {
 
     fn handle(&mut self, back: SessionReturned, ctx: &mut Self::Context) {
         self.keep(back.key, back.session, ctx);
+    }
+}
+
+impl Handler<PlaceFreed> for Monitor {
+    type Result = ();
+
+    fn handle(&mut self, PlaceFreed { task, attempt, place }: PlaceFreed, ctx: &mut Self::Context) {
+        let ours = self.executors.get(&task).is_some_and(|(number, _)| *number == attempt);
+        match place {
+            Some(place)
+                if ours
+                    && self.siding.may_lend(&place.key, place.session.as_ref(), &self.settings.sessions) =>
+            {
+                self.freed = Some((task, place));
+                self.feed(Input::PlaceFreed(task), ctx);
+                // Nobody chose anything: its office is over.
+                self.return_place(task, ctx);
+            }
+            // The slots go back by being dropped.
+            Some(_) | None if ours => self.feed(Input::PlaceLost(task), ctx),
+            Some(_) | None => {}
+        }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tokio_postgres::Client;
 use uuid::Uuid;
 
-use super::job_folders::JobFolders;
+use super::job_folders;
 use super::resolving::{Desk, node_of};
 use super::runner::{OpenFailure, SessionSource};
 use crate::db::catalog::leadership::Office;
@@ -52,8 +53,8 @@ pub(super) struct Scrubber {
     pub(super) nodes: Rc<Nodes>,
     /// Opens the owners' sessions.
     pub(super) sessions: Rc<dyn SessionSource>,
-    /// The folders of jobs.
-    pub(super) folders: Rc<JobFolders>,
+    /// Where the folders of jobs are.
+    pub(super) data_dir: PathBuf,
 }
 
 /// A node, its site, and the schemas there with their owners.
@@ -111,22 +112,20 @@ impl Scrubber {
         })
     }
 
-    /// Removes the folders of output files whose time is over.
+    /// Removes the folders of output files whose time is over. What an attempt still writes there it loses with its job.
     async fn remove_folders(&self) {
         let removing = async {
-            let jobs = self.folders.all().await.map_err(|e| e.to_string())?;
+            let jobs = job_folders::all(&self.data_dir).await.map_err(|e| e.to_string())?;
             if jobs.is_empty() {
                 return Ok(());
             }
-            let moment = self.folders.moment();
             let home = scratch::home(&self.home).await.map_err(|e| e.to_string())?;
-            if !self.folders.are_of(home).await.map_err(|e| e.to_string())? {
+            if !job_folders::are_of(&self.data_dir, home).await.map_err(|e| e.to_string())? {
                 return Ok(());
             }
             for job in scratch::folders_to_remove(&self.home, &jobs).await.map_err(|e| e.to_string())? {
-                if self.folders.remove(job, moment).await.map_err(|e| e.to_string())? {
-                    tracing::debug!(job, "folder of output files removed");
-                }
+                job_folders::remove(&self.data_dir, job).await.map_err(|e| e.to_string())?;
+                tracing::debug!(job, "folder of output files removed");
             }
             Ok::<(), String>(())
         };

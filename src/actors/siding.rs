@@ -6,7 +6,8 @@ use actix::Message;
 use tokio::time::Instant;
 
 use super::runner::Runner;
-use crate::model::SessionKey;
+use crate::messages::SlotPermit;
+use crate::model::{SessionKey, TaskId};
 use crate::settings;
 
 /// An Executor is done with a session that can be lent again. Precedes its `TaskFinished`.
@@ -17,6 +18,28 @@ pub struct SessionReturned {
     pub key: SessionKey,
     /// The session.
     pub session: Box<dyn Runner>,
+}
+
+/// What an attempt held: a session and slots.
+pub struct Place {
+    /// Where the session is logged in, and as whom.
+    pub key: SessionKey,
+    /// The session, ready for another command.
+    pub session: Box<dyn Runner>,
+    /// The slots.
+    pub permit: SlotPermit,
+}
+
+/// An Executor with others in line behind it is through with its place. Precedes its `TaskFinished`.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct PlaceFreed {
+    /// Its task.
+    pub task: TaskId,
+    /// The attempt.
+    pub attempt: i32,
+    /// Its place; `None` when the session is of no use to the next.
+    pub place: Option<Place>,
 }
 
 struct Waiting {
@@ -33,14 +56,18 @@ pub struct Siding {
 }
 
 impl Siding {
-    /// Takes a session in, unless it may not be lent again. Says whether it did.
-    pub fn put(&mut self, key: SessionKey, session: Box<dyn Runner>, rules: &settings::Sessions) -> bool {
-        if self.has_moved_since(&key.node, session.opened_at()) {
-            return false;
-        }
+    /// May the session be lent (again)?
+    pub fn may_lend(&self, key: &SessionKey, session: &dyn Runner, rules: &settings::Sessions) -> bool {
         let fresh = session.uses() == 0;
         let worn = session.uses() >= rules.max_uses || session.opened_at().elapsed() >= rules.max_age;
-        if !session.is_reusable() || !fresh && (worn || !rules.reuse) {
+        !self.has_moved_since(&key.node, session.opened_at())
+            && session.is_reusable()
+            && (fresh || rules.reuse && !worn)
+    }
+
+    /// Takes a session in, unless it may not be lent again. Says whether it did.
+    pub fn put(&mut self, key: SessionKey, session: Box<dyn Runner>, rules: &settings::Sessions) -> bool {
+        if !self.may_lend(&key, session.as_ref(), rules) {
             return false;
         }
         self.waiting.entry(key).or_default().push(Waiting { session, since: Instant::now() });

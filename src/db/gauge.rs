@@ -52,7 +52,7 @@ const FIGURES: &str = "
           FROM yardmaster.job_state j
     ), live AS (
         SELECT count(*) FILTER (WHERE s.status = 'running') AS running, count(*) FILTER (WHERE s.status = 'cancelling') AS cancelling
-          FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling')
+          FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling') AND NOT s.prefetched
     ), ready AS (
         SELECT count(*) AS n, min(r.task_id) AS oldest
           FROM (SELECT s.task_id FROM yardmaster.task_state s WHERE s.ready ORDER BY s.lane, s.queue_rank, s.task_id LIMIT $1) r
@@ -78,7 +78,7 @@ const NODES: &str = "
 /// The page's pulse: whatever changes when an attempt starts or ends, or a job is steered.
 const PULSE: &str = "
     WITH live AS MATERIALIZED (
-        SELECT s.job_id, s.task_id, s.attempt, s.status FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling')
+        SELECT s.job_id, s.task_id, s.attempt, s.status FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling') AND NOT s.prefetched
     )
     SELECT w.job_id, md5(concat_ws(',', j.status, j.paused, j.cancel_requested, j.n_tasks, j.n_done, j.n_bad, j.delete_requested, (
                SELECT string_agg(concat_ws('/', s.task_id, s.attempt, s.status), ',' ORDER BY s.task_id)
@@ -91,7 +91,7 @@ const PULSE_OF_ALL: &str = "
         (SELECT string_agg(concat_ws(',', j.job_id, j.status, j.paused, j.n_tasks, j.n_done, j.n_bad, j.delete_requested), ' ')
            FROM (SELECT * FROM yardmaster.job_state j ORDER BY j.job_id DESC LIMIT 200) j),
         (SELECT string_agg(concat_ws('/', s.task_id, s.attempt, s.status), ',' ORDER BY s.task_id)
-           FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling')),
+           FROM yardmaster.task_state s WHERE s.status IN ('running', 'cancelling') AND NOT s.prefetched),
         (SELECT string_agg(concat_ws(',', n.name, n.state, n.max_task_executors), ' ' ORDER BY n.name) FROM yardmaster.node n),
         (SELECT l.epoch FROM yardmaster.leader l)))";
 

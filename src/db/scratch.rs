@@ -51,16 +51,12 @@ BEGIN
     END IF;
 END $batch$"#;
 
-/// Is it a name of ours? Those need no quotes.
-pub fn is_name(schema: &str) -> bool {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
-    schema.starts_with("yardmaster_") && schema.chars().all(plain)
-}
-
 /// The command of one batch of a schema's removal, for a session of its owner outside a transaction. `None` for a name
-/// that is none of ours.
+/// that is none of ours: ours need no quotes.
 pub fn batch(schema: &str) -> Option<String> {
-    is_name(schema).then(|| BATCH.replace("{schema}", schema))
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    let ours = schema.starts_with("yardmaster_") && schema.chars().all(plain);
+    ours.then(|| BATCH.replace("{schema}", schema))
 }
 
 /// Is the schema there?

@@ -88,6 +88,8 @@ pub enum Outcome {
         /// Why, for people.
         message: String,
     },
+    /// The attempt was prefetched and given back before a byte of it was sent: it leaves no trace.
+    Withdrawn,
 }
 
 impl Outcome {
@@ -97,6 +99,7 @@ impl Outcome {
             Outcome::Done { .. } => "done",
             Outcome::Failed { .. } => "failed",
             Outcome::Interrupted { .. } => "interrupted",
+            Outcome::Withdrawn => "withdrawn",
         }
     }
 }
@@ -110,7 +113,7 @@ pub enum Ending {
     Error,
     /// Failed, retries left: `runnable` after the delay.
     Retry(Duration),
-    /// Interrupted: `runnable` after the delay (zero at first).
+    /// Interrupted or withdrawn: `runnable` after the delay (zero at first).
     Again(Duration),
 }
 
@@ -130,6 +133,8 @@ pub struct Settlement {
     pub pid: Option<i32>,
     /// How it ended.
     pub outcome: Outcome,
+    /// How long it ran, of one that was prefetched: it began later than it was claimed.
+    pub ran: Option<Duration>,
     /// What becomes of the task.
     pub ending: Ending,
 }

@@ -19,6 +19,8 @@ pub struct Offer {
     pub backend: Option<Backend>,
     /// The site of the backend; `None` is home.
     pub site: Option<Uuid>,
+    /// How many tasks may be prefetched behind the first: claimed for the same session, to run one after another.
+    pub prefetch: u32,
 }
 
 /// Asks for the next ready tasks of a lane.
@@ -56,6 +58,8 @@ pub struct Turn {
     pub offers: Vec<Offer>,
     /// Where the tasks of an offer's lane are known to begin: nothing ready precedes it. Parallel to `offers`.
     pub floors: Vec<Option<QueueKey>>,
+    /// Prefetched tasks, with their attempts, that have begun and take long: from now on they are shown as running.
+    pub begun: Vec<(TaskId, i32)>,
     /// Lanes whose next tasks should be told.
     pub windows: Vec<WindowRequest>,
 }
@@ -63,7 +67,7 @@ pub struct Turn {
 /// What came of a turn.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TurnReply {
-    /// The claimed tasks, each with the index of its offer.
+    /// The claimed tasks, each with the index of its offer; those of one offer in their order.
     pub claimed: Vec<(usize, ClaimedTask)>,
     /// Lanes in which tasks became ready, each with the first of them.
     pub readied: Vec<(LaneId, QueueKey)>,
@@ -73,6 +77,8 @@ pub struct TurnReply {
     pub lanes: Vec<Lane>,
     /// Live attempts that were asked to be cancelled.
     pub cancelling: Vec<TaskId>,
+    /// Jobs that were paused: nothing of theirs is to start.
+    pub paused: Vec<JobId>,
     /// Jobs whose state changed, with the new one.
     pub jobs: Vec<(JobId, JobStatus)>,
     /// The nodes that somebody drains, if that may have changed.

@@ -26,20 +26,24 @@ mod closed;
 mod lanes;
 mod leaving;
 mod office;
+mod prefetch;
 mod round;
 mod sessions;
 mod words;
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use super::retry::after_interruption;
 use super::{ClaimedTask, Ending, JobId, Lane, LaneId, Outcome, Settlement, TaskId};
 use closed::Closed;
 use lanes::Lanes;
 use office::Office;
+use prefetch::Lines;
 use round::Round;
 use sessions::Sessions;
 
+pub use prefetch::TICK;
 pub use words::{Answer, Effect, Input, Rules, Seat, Want};
 
 /// What the yard is up to. Of those that leave, stronger ones win and repeats change nothing.
@@ -65,6 +69,10 @@ struct Running {
     task: ClaimedTask,
     node: String,
     cancelling: bool,
+    /// Was it claimed to stand in line first?
+    prefetched: bool,
+    /// Does an Executor run it? Otherwise it stands in line.
+    begun: bool,
 }
 
 /// What has been asked of an attempt that is alive here.
@@ -88,6 +96,9 @@ pub struct Yard {
     sessions: Sessions,
     closed: Closed,
     running: HashMap<TaskId, Running>,
+    lines: Lines,
+    /// Prefetched tasks that are to be shown as running from the next turn on.
+    begun: Vec<(TaskId, i32)>,
     unsettled: Vec<Settlement>,
     /// Lanes of which an attempt just ended: a dependant may be released into them by its settlement.
     hot: Vec<LaneId>,
@@ -110,6 +121,8 @@ impl Yard {
             sessions: Sessions::default(),
             closed: Closed::default(),
             running: HashMap::new(),
+            lines: Lines::default(),
+            begun: Vec::new(),
             unsettled: Vec::new(),
             hot: Vec::new(),
             look: false,
@@ -124,9 +137,9 @@ impl Yard {
         self.mode
     }
 
-    /// The tasks whose attempts are alive here.
+    /// The tasks whose attempts run here, without those that stand in line.
     pub fn running(&self) -> impl Iterator<Item = TaskId> {
-        self.running.keys().copied()
+        self.running.iter().filter(|(_, r)| r.begun).map(|(task, _)| *task)
     }
 
     /// What has been asked of this attempt; `None` when it is not, or no longer, alive here. For whoever starts an
@@ -166,10 +179,13 @@ impl Yard {
             Input::SlotsAnswered(answers) => self.slots_answered(answers, &mut effects),
             Input::TurnTaken(reply) => self.turn_taken(*reply, &mut effects),
             Input::TurnFailed { in_doubt } => self.turn_failed(in_doubt, &mut effects),
-            Input::Finished { task, attempt, outcome, chance } => {
-                self.finished(task, attempt, outcome, chance)
+            Input::Finished { task, attempt, outcome, ran, chance } => {
+                self.finished(task, attempt, outcome, ran, chance)
             }
             Input::Left { task, attempt } => drop(self.ended(task, attempt)),
+            Input::PlaceFreed(task) => self.place_freed(task, &mut effects),
+            Input::PlaceLost(task) => self.give_back_line(task),
+            Input::Ticked => self.tick(),
             Input::SessionReady(key) => self.sessions.ready(key),
             Input::SessionOpened(key) => self.sessions.opened(&key),
             Input::SessionRefused { key, sqlstate, message } => self.sessions.refused(key, sqlstate, message),
@@ -188,15 +204,27 @@ impl Yard {
             Input::GraceOver => self.interrupt_all(&mut effects),
         }
         self.next_round(&mut effects);
+        self.tick_on(&mut effects);
         self.stop_if_done(&mut effects);
         effects
     }
 
-    /// May this let a task start that could not before?
+    /// May this let a task start that could not before? Should it wait for company?
     fn notice(&mut self, input: &Input) {
+        let waits = match input {
+            Input::Finished { outcome: Outcome::Done { .. }, .. }
+            | Input::SessionReady(_)
+            | Input::PlaceFreed(_) => self.has_backlog(),
+            Input::SlotsAnswered(_) | Input::TurnTaken(_) => true,
+            _ => false,
+        };
+        if !waits {
+            self.lines.hurry();
+        }
         match input {
             // The rounds see to it themselves.
             Input::SlotsAnswered(_) | Input::TurnTaken(_) => {}
+            Input::PlaceFreed(_) | Input::PlaceLost(_) | Input::Ticked => {}
             // Of slots these say nothing.
             Input::SessionReady(_)
             | Input::SessionOpened(_)
@@ -232,18 +260,30 @@ impl Yard {
 
     /// Takes the attempt off the running ones. Late news of an abandoned attempt changes nothing.
     fn ended(&mut self, task: TaskId, attempt: i32) -> Option<Running> {
-        self.running.get(&task).filter(|r| r.task.attempt == attempt)?;
+        self.running.get(&task).filter(|r| r.task.attempt == attempt && r.begun)?;
+        // Usually its place was freed before, and the line has moved on.
+        self.give_back_line(task);
         self.running.remove(&task)
     }
 
-    fn finished(&mut self, task: TaskId, attempt: i32, outcome: Outcome, chance: f64) {
+    fn finished(&mut self, task: TaskId, attempt: i32, outcome: Outcome, ran: Option<Duration>, chance: f64) {
         let Some(running) = self.ended(task, attempt) else { return };
         self.hot.push(running.task.lane);
-        let settlement = self.settlement(&running, outcome, chance);
+        if let Some(ran) = ran {
+            self.lanes.ran(running.task.lane, ran);
+        }
+        let settlement = self.settlement(&running, outcome, ran, chance);
         self.unsettled.push(settlement);
     }
 
-    fn settlement(&self, running: &Running, outcome: Outcome, chance: f64) -> Settlement {
+    /// What follows from an attempt's outcome. `ran`: how long it ran, if that is known.
+    fn settlement(
+        &self,
+        running: &Running,
+        outcome: Outcome,
+        ran: Option<Duration>,
+        chance: f64,
+    ) -> Settlement {
         let task = &running.task;
         let ending = match &outcome {
             Outcome::Done { .. } => Ending::Done,
@@ -253,12 +293,14 @@ impl Yard {
                 let failures = u32::try_from(task.retry_count).unwrap_or(0);
                 own.as_ref().unwrap_or(&self.rules.retry).decide(failures, sqlstate, chance)
             }
+            Outcome::Withdrawn => Ending::Again(Duration::ZERO),
             Outcome::Interrupted { .. } => after_interruption(
                 u32::try_from(task.interruptions).unwrap_or(0),
                 self.rules.max_interruptions,
             ),
         };
         Settlement {
+            ran: ran.filter(|_| running.prefetched),
             job: task.job,
             task: task.task,
             attempt: task.attempt,

@@ -68,6 +68,7 @@ pub(super) static KEYS: &[Key] = &[
     live("sessions.max_idle", span(Duration::ZERO, DAY)),
     live("sessions.max_age", span(SECOND, days(7))),
     live("sessions.max_uses", count(1, 1_000_000)),
+    live("sessions.prefetch", count(1, 64)),
     live("sessions.max_pending", count(1, 1000)),
     live("sessions.connect_timeout", span(Duration::from_millis(100), Duration::from_secs(300))),
     live("sessions.password_file", Rule::Path),

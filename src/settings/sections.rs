@@ -117,6 +117,8 @@ pub struct Sessions {
     pub max_age: Duration,
     /// Tasks that one session may serve.
     pub max_uses: u32,
+    /// Short tasks that may be claimed for one session at once, to run one after another; 1: no more than it runs.
+    pub prefetch: u32,
     /// Connections being opened at once per node and owner.
     pub max_pending: u32,
     /// Time to connect and log in.
@@ -134,6 +136,7 @@ impl Default for Sessions {
             max_idle: Duration::from_secs(60),
             max_age: Duration::from_secs(3600),
             max_uses: 10_000,
+            prefetch: 8,
             max_pending: 4,
             connect_timeout: Duration::from_secs(5),
             password_file: None,

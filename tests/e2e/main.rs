@@ -17,6 +17,7 @@ mod graph;
 mod identity;
 mod limits;
 mod one_job;
+mod prefetch;
 mod processes;
 mod retention;
 mod retries;

@@ -11,28 +11,28 @@ use crate::model::{Backend, ClaimedTask, JobId, LaneId, LiveAttempt, Offer, Queu
 
 /// Called in each turn with offers. A lane is read from its floor on, below which nothing is ready, so that the dead
 /// index entries of earlier claims are not walked again while somebody's old snapshot keeps them. Wants
-/// `task_state_ready`. Answers the place of the offer (from 1) and the claimed task.
+/// `task_state_ready`. Answers the place (from 1) and the claimed task.
 pub const CLAIM: &str = "
-WITH offer AS (
-    SELECT o.lane, o.pid, o.backend_start, o.site, o.floor_rank, o.floor_task, o.place,
-           row_number() OVER (PARTITION BY o.lane ORDER BY o.place) AS k
-      FROM unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::integer[], $5::bigint[], $6::uuid[]) WITH ORDINALITY
-           AS o(lane, pid, backend_start, floor_rank, floor_task, site, place)
+WITH asked AS (
+    SELECT o.lane, count(*) AS n, array_agg(o.place ORDER BY o.place) AS places, min(o.floor_rank) AS floor_rank, min(o.floor_task) AS floor_task
+      FROM unnest($1::integer[], $4::integer[], $5::bigint[]) WITH ORDINALITY AS o(lane, floor_rank, floor_task, place)
+     GROUP BY o.lane
 ), pick AS MATERIALIZED (
-    SELECT d.lane, t.task_id, row_number() OVER (PARTITION BY d.lane ORDER BY t.queue_rank, t.task_id) AS k
-      FROM (SELECT o.lane, count(*) AS n, min(o.floor_rank) AS floor_rank, min(o.floor_task) AS floor_task FROM offer o GROUP BY o.lane) d
+    SELECT t.task_id, a.places[row_number() OVER (PARTITION BY a.lane ORDER BY t.queue_rank, t.task_id)] AS place
+      FROM asked a
      CROSS JOIN LATERAL (
            SELECT s.task_id, s.queue_rank FROM yardmaster.task_state s
-            WHERE s.lane = d.lane AND s.ready AND (s.queue_rank, s.task_id) >= (d.floor_rank, d.floor_task)
-            ORDER BY s.queue_rank, s.task_id LIMIT d.n) t
+            WHERE s.lane = a.lane AND s.ready AND (s.queue_rank, s.task_id) >= (a.floor_rank, a.floor_task)
+            ORDER BY s.queue_rank, s.task_id LIMIT a.n) t
 ), claimed AS (
     UPDATE yardmaster.task_state s
-       SET status = 'running', ready = false, attempt = least(s.attempt, 2147483646) + 1, pid = o.pid, backend_start = o.backend_start, site = o.site,
+       SET status = 'running', ready = false, attempt = least(s.attempt, 2147483646) + 1, pid = ($2::integer[])[p.place],
+           backend_start = ($3::timestamptz[])[p.place], site = ($6::uuid[])[p.place], prefetched = ($7::boolean[])[p.place],
            started_at = now(), not_before = NULL, finished_at = NULL
-      FROM pick p JOIN offer o ON o.lane = p.lane AND o.k = p.k
+      FROM pick p
      WHERE s.task_id = p.task_id
     RETURNING s.task_id, s.job_id, s.lane, s.attempt, s.series, s.retry_count, s.interruptions, s.pid, s.backend_start,
-              s.site, s.command, o.place
+              s.site, s.command, p.place
 ), begun AS (
     UPDATE yardmaster.job_state j
        SET started_at = now(), deadline = now() + c.timeout,
@@ -56,6 +56,13 @@ SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, co
              WHERE e.task_id = c.task_id)))::float8 END, j.scratch, t.output
   FROM claimed c JOIN yardmaster.lane l ON l.lane = c.lane LEFT JOIN pg_roles r ON r.oid = l.owner_oid
   JOIN yardmaster.task_spec t ON t.task_id = c.task_id JOIN yardmaster.job_spec j ON j.job_id = c.job_id";
+
+/// A prefetched task is shown as runnable, since it may have to wait; one that has begun and takes long is shown as
+/// running. Called with those (task, attempt).
+pub const BEGUN: &str = "
+UPDATE yardmaster.task_state s SET prefetched = false, started_at = now()
+  FROM unnest($1::bigint[], $2::integer[]) AS b(task_id, attempt)
+ WHERE s.task_id = b.task_id AND s.attempt = b.attempt AND s.prefetched AND s.status IN ('running', 'cancelling')";
 
 /// The attempts that the catalog holds to be alive. Called on taking office and after the home connection was lost.
 /// Wants `task_state_live`.
@@ -96,26 +103,49 @@ pub struct Offers {
     pub floor_task: Vec<i64>,
     /// Sites of backends that are not at home.
     pub site: Vec<Option<uuid::Uuid>>,
+    /// Is the task to be prefetched?
+    pub prefetched: Vec<bool>,
+    /// The index of the offer behind each place.
+    pub offer: Vec<usize>,
 }
 
 impl Offers {
-    /// Lays out offers with their floors.
+    /// Lays out offers with their floors: a place in each, then the second of each that prefetches, and so on, so that
+    /// the first tasks of a lane are the first to start.
     pub fn new(offers: &[Offer], floors: &[Option<QueueKey>]) -> Offers {
         let mut out = Offers::default();
-        for (offer, floor) in offers.iter().zip(floors) {
-            let floor = floor.unwrap_or(START);
-            out.lane.push(offer.lane.0);
-            out.pid.push(offer.backend.map(|b| b.pid));
-            out.start.push(offer.backend.map(|b| b.start));
-            out.floor_rank.push(floor.rank);
-            out.floor_task.push(floor.task.0);
-            out.site.push(offer.site);
+        let deepest = offers.iter().map(|o| o.prefetch).max().unwrap_or(0);
+        for depth in 0..=deepest {
+            let places = offers.iter().zip(floors).enumerate().filter(|(_, (o, _))| o.prefetch >= depth);
+            for (i, (offer, floor)) in places {
+                let floor = floor.unwrap_or(START);
+                out.lane.push(offer.lane.0);
+                out.pid.push(offer.backend.map(|b| b.pid));
+                out.start.push(offer.backend.map(|b| b.start));
+                out.floor_rank.push(floor.rank);
+                out.floor_task.push(floor.task.0);
+                out.site.push(offer.site);
+                out.prefetched.push(depth > 0);
+                out.offer.push(i);
+            }
         }
         out
     }
+
+    /// Maps the rows of [`CLAIM`]: the index of the offer, and the task; those of one offer in their order.
+    pub fn answers(&self, rows: &[Row]) -> Vec<(usize, ClaimedTask)> {
+        let mut claimed: Vec<_> = rows.iter().map(claimed).collect();
+        claimed.sort_by_key(|(place, _)| *place);
+        claimed.into_iter().filter_map(|(place, task)| Some((*self.offer.get(place)?, task))).collect()
+    }
 }
 
-/// Maps a row of [`CLAIM`]: the index of the offer, and the task.
+/// The parallel arrays that [`BEGUN`] takes.
+pub fn begun(begun: &[(TaskId, i32)]) -> (Vec<i64>, Vec<i32>) {
+    begun.iter().map(|(task, attempt)| (task.0, *attempt)).unzip()
+}
+
+/// Maps a row of [`CLAIM`]: the place (from 0), and the task.
 pub fn claimed(row: &Row) -> (usize, ClaimedTask) {
     let place: i64 = row.get(0);
     let backend = match (row.get::<_, Option<i32>>(13), row.get::<_, Option<jiff::Timestamp>>(14)) {

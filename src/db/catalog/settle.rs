@@ -14,7 +14,8 @@
 //! committed later was not counted into `waiting_for`, and its own admission will find the parent as it is then.
 //! Numbers that somebody wrote by hand stop growing instead of failing the turn, and a history row that is there already
 //! is left alone: one bad row must not stop the others.
-//! Cost: proportional to the attempts and to the edges they release.
+//! Cost: proportional to the attempts and to the edges they release. (The status is compared as text so that the planner
+//! takes each task by its key: by the short index of live ones it would compare all of them with all that are given.)
 
 use std::time::Duration;
 
@@ -27,8 +28,8 @@ use crate::model::{Ending, Outcome, Settlement};
 pub const SETTLE: &str = "
 WITH RECURSIVE given AS (
     SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[],
-                         $8::text[], $9::integer[], $10::boolean[])
-           AS g(task_id, attempt, ending, outcome, sqlstate, message, delay_ms, node, pid, revoked)
+                         $8::text[], $9::integer[], $10::boolean[], $12::bigint[])
+           AS g(task_id, attempt, ending, outcome, sqlstate, message, delay_ms, node, pid, revoked, ran_us)
 ), changed AS (
     UPDATE yardmaster.task_state s
        SET status = CASE WHEN g.ending = 'done' THEN 'done'
@@ -41,10 +42,13 @@ WITH RECURSIVE given AS (
            retry_count = least(s.retry_count, 2147483646) + (g.outcome = 'failed' AND s.status = 'running')::integer,
            interruptions = least(s.interruptions, 2147483646) + (g.outcome = 'interrupted')::integer,
            series = least(s.series, 2147483646) + g.revoked::integer,
-           pid = NULL, backend_start = NULL,
+           attempt = s.attempt - (g.outcome = 'withdrawn' AND s.status = 'running')::integer,
+           pid = NULL, backend_start = NULL, prefetched = false,
+           started_at = CASE WHEN g.ran_us IS NULL THEN s.started_at
+                             ELSE greatest(s.started_at, now() - g.ran_us * interval '1 microsecond') END,
            finished_at = CASE WHEN s.status = 'cancelling' OR g.ending IN ('done', 'error') THEN now() END
       FROM given g, yardmaster.job_state j
-     WHERE s.task_id = g.task_id AND s.attempt = g.attempt AND s.status IN ('running', 'cancelling') AND j.job_id = s.job_id
+     WHERE s.task_id = g.task_id AND s.attempt = g.attempt AND s.status::text IN ('running', 'cancelling') AND j.job_id = s.job_id
     RETURNING s.task_id, s.job_id, s.lane, s.queue_rank, s.status, s.ready, s.attempt, s.started_at,
               g.outcome, g.sqlstate, g.message, g.node, g.pid
 ), logged AS (
@@ -53,7 +57,7 @@ WITH RECURSIVE given AS (
            CASE WHEN c.outcome = 'done' THEN 'done' WHEN c.status = 'cancelled' THEN 'cancelled'
                 WHEN c.outcome = 'failed' THEN 'failed' ELSE 'interrupted' END::yardmaster.attempt_outcome,
            c.sqlstate, c.message, c.started_at, now()
-      FROM changed c
+      FROM changed c WHERE c.outcome <> 'withdrawn' OR c.status = 'cancelled'
     ON CONFLICT DO NOTHING
 ), down (task_id) AS (
     SELECT e.task_id FROM changed c CROSS JOIN LATERAL (
@@ -141,6 +145,7 @@ pub struct Given {
     node: Vec<String>,
     pid: Vec<Option<i32>>,
     revoked: Vec<bool>,
+    ran_us: Vec<Option<i64>>,
 }
 
 impl Given {
@@ -150,14 +155,16 @@ impl Given {
         for s in settlements {
             let revoked = match s.outcome {
                 Outcome::Failed { revoked, .. } | Outcome::Interrupted { revoked, .. } => revoked,
-                Outcome::Done { .. } => false,
+                Outcome::Done { .. } | Outcome::Withdrawn => false,
             };
-            let (outcome, sqlstate, message) = match &s.outcome {
-                Outcome::Done { message } => ("done", None, message),
-                Outcome::Failed { sqlstate, message, revoked: _ } => {
-                    ("failed", Some(sqlstate.clone()), message)
+            let (sqlstate, message) = match &s.outcome {
+                Outcome::Done { message } | Outcome::Interrupted { message, revoked: _ } => {
+                    (None, message.as_str())
                 }
-                Outcome::Interrupted { message, revoked: _ } => ("interrupted", None, message),
+                Outcome::Failed { sqlstate, message, revoked: _ } => {
+                    (Some(sqlstate.clone()), message.as_str())
+                }
+                Outcome::Withdrawn => (None, ""),
             };
             let (ending, delay) = match s.ending {
                 Ending::Done => ("done", Duration::ZERO),
@@ -168,19 +175,20 @@ impl Given {
             given.task.push(s.task.0);
             given.attempt.push(s.attempt);
             given.ending.push(ending);
-            given.outcome.push(outcome);
+            given.outcome.push(s.outcome.name());
             given.sqlstate.push(sqlstate);
             given.message.push(store(message));
             given.delay_ms.push(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX));
             given.node.push(s.node.clone());
             given.pid.push(s.pid);
             given.revoked.push(revoked);
+            given.ran_us.push(s.ran.map(|ran| i64::try_from(ran.as_micros()).unwrap_or(i64::MAX)));
         }
         given
     }
 
-    /// The parameters of [`SETTLE`], with the admitted snapshot last.
-    pub fn params<'a>(&'a self, snapshot: &'a String) -> [&'a (dyn ToSql + Sync); 11] {
+    /// The parameters of [`SETTLE`], with the admitted snapshot.
+    pub fn params<'a>(&'a self, snapshot: &'a String) -> [&'a (dyn ToSql + Sync); 12] {
         [
             &self.task,
             &self.attempt,
@@ -193,6 +201,7 @@ impl Given {
             &self.pid,
             &self.revoked,
             snapshot,
+            &self.ran_us,
         ]
     }
 }

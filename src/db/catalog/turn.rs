@@ -52,6 +52,7 @@ statements! {
     promote = settle::PROMOTE,
     next_due = settle::NEXT_DUE,
     claim = claim::CLAIM,
+    begun = claim::BEGUN,
     live = claim::LIVE,
     windows = claim::WINDOWS,
     cancel_jobs = request::CANCEL_JOBS,
@@ -189,7 +190,6 @@ impl Catalog {
         for lane in &reply.lanes {
             self.known_lane = self.known_lane.max(lane.id.0);
         }
-        reply.claimed.sort_by_key(|(place, _)| *place);
         Ok(reply)
     }
 
@@ -258,6 +258,7 @@ impl Catalog {
         touched.dedup();
         let offers = claim::Offers::new(&turn.offers, &turn.floors);
         let windows = WindowParams::new(turn);
+        let begun = claim::begun(&turn.begun);
         let known_lane = self.known_lane;
 
         // A turn that only settles what the records prove and claims for home need not wait for the disk: a crash that
@@ -325,6 +326,9 @@ impl Catalog {
         if turn.promote {
             pipe.query("expire jobs", &s.expire, &[]);
         }
+        if !turn.begun.is_empty() {
+            pipe.query("show what has begun", &s.begun, &[&begun.0, &begun.1]);
+        }
         let settled =
             (!turn.settlements.is_empty()).then(|| pipe.query("settle attempts", &s.settle, &given));
         let promoted = turn.promote.then(|| pipe.query("promote delayed tasks", &s.promote, &[]));
@@ -344,7 +348,7 @@ impl Catalog {
             pipe.query(
                 "claim tasks",
                 &s.claim,
-                &[&o.lane, &o.pid, &o.start, &o.floor_rank, &o.floor_task, &o.site],
+                &[&o.lane, &o.pid, &o.start, &o.floor_rank, &o.floor_task, &o.site, &o.prefetched],
             )
         });
         let windowed = (!turn.windows.is_empty()).then(|| {
@@ -360,7 +364,7 @@ impl Catalog {
 
         // ---- the answer
         let mut reply = TurnReply {
-            claimed: answers.take(claimed).iter().map(claim::claimed).collect(),
+            claimed: offers.answers(&answers.take(claimed)),
             windows: windows.answers(turn, &answers.take(windowed)),
             lanes: answers.take(new_lanes).iter().map(lane).collect(),
             cancelling: [cancel_jobs, cancel_tasks]
@@ -377,6 +381,7 @@ impl Catalog {
                 .take(due)
                 .first()
                 .map(|row| Duration::from_millis(row.get::<_, i64>(0).max(0).unsigned_abs())),
+            paused: requests.job_pause.iter().map(|job| JobId(*job)).collect(),
             draining: draining.map(|step| answers.take(Some(step)).iter().map(|row| row.get(0)).collect()),
             ..TurnReply::default()
         };

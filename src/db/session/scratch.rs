@@ -7,7 +7,6 @@ use tokio_postgres::types::Type;
 
 use super::super::attempt::AttemptEnd;
 use super::super::replies::lock;
-use super::super::scratch::is_name;
 use super::Session;
 
 /// Whose is the schema (another could have made it since it was last dropped)? If it is the session's owner's, it comes first
@@ -30,9 +29,6 @@ impl Session {
             |message: String| AttemptEnd::NotSent { message: format!("no scratch schema: {message}") };
         if !self.is_reusable() {
             return Err(not_sent("the session had ended before".to_owned()));
-        }
-        if !is_name(schema) {
-            return Err(not_sent(format!("\"{schema}\" is not the name of one")));
         }
         self.sound = false;
         let make = format!("CREATE SCHEMA IF NOT EXISTS {schema}");

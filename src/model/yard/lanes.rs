@@ -8,7 +8,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::time::Duration;
 
+use super::prefetch::LINE;
 use crate::model::{Crossing, Lane, LaneId, QueueKey, SessionKey, TaskId, Window, WindowRequest};
 
 #[derive(Debug)]
@@ -19,13 +21,22 @@ struct Track {
     /// The last key known to be claimed: nothing ready precedes it, unless told.
     floor: Option<QueueKey>,
     full: bool,
+    pace: Pace,
     /// Where the reading under way begins; `None` when nothing is read.
     reading: Option<Option<QueueKey>>,
 }
 
 impl Track {
     fn new(lane: Lane) -> Track {
-        Track { lane, window: VecDeque::new(), more: true, floor: None, full: false, reading: None }
+        Track {
+            lane,
+            window: VecDeque::new(),
+            more: true,
+            floor: None,
+            full: false,
+            pace: Pace::default(),
+            reading: None,
+        }
     }
 
     /// How far the queue is known.
@@ -33,8 +44,48 @@ impl Track {
         self.window.back().copied().max(self.floor)
     }
 
-    fn is_short(&self, size: u32) -> bool {
-        self.more && self.window.len() < size as usize
+    fn is_short(&self, size: Size) -> bool {
+        self.more && self.window.len() < self.wanted(size) as usize
+    }
+
+    fn wanted(&self, size: Size) -> u32 {
+        size.places * self.pace.in_a_line().min(size.prefetch).max(1)
+    }
+}
+
+/// How large windows should be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Size {
+    /// So many tasks may run at once.
+    pub(super) places: u32,
+    /// So many short ones are claimed for each of them.
+    pub(super) prefetch: u32,
+}
+
+/// How long the last tasks of a lane ran, on average.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pace {
+    /// At most `ENOUGH`, the weight of what went before.
+    noted: u32,
+    mean: Duration,
+}
+
+/// So many tasks tell the pace.
+const ENOUGH: u32 = 8;
+
+impl Pace {
+    fn note(&mut self, ran: Duration) {
+        let before = self.noted.min(ENOUGH - 1);
+        self.noted = before + 1;
+        self.mean = (self.mean * before + ran) / self.noted;
+    }
+
+    /// How many tasks make a line; none as long as the pace is not known.
+    fn in_a_line(&self) -> u32 {
+        if self.noted < ENOUGH {
+            return 0;
+        }
+        u32::try_from(LINE.as_nanos() / self.mean.as_nanos().max(1)).unwrap_or(u32::MAX)
     }
 }
 
@@ -110,6 +161,30 @@ impl Lanes {
             .collect()
     }
 
+    // ---------------------------------------------------------------- pace
+
+    /// A task of this lane ran so long.
+    pub(super) fn ran(&mut self, id: LaneId, ran: Duration) {
+        if let Some(track) = self.tracks.get_mut(&id) {
+            track.pace.note(ran);
+        }
+    }
+
+    /// A task of this lane takes long.
+    pub(super) fn is_slow(&mut self, id: LaneId) {
+        if let Some(track) = self.tracks.get_mut(&id) {
+            track.pace = Pace::default();
+        }
+    }
+
+    /// How many tasks of the lane may be prefetched behind one: its share of what waits beyond the places there are.
+    pub(super) fn prefetch(&self, id: LaneId, size: Size) -> u32 {
+        let Some(track) = self.tracks.get(&id) else { return 0 };
+        let known = u32::try_from(track.window.len()).unwrap_or(u32::MAX);
+        let share = if track.more && known >= size.places { u32::MAX } else { known / size.places.max(1) };
+        share.min(size.prefetch).min(track.pace.in_a_line()).saturating_sub(1)
+    }
+
     // ---------------------------------------------------------------- windows
 
     /// Tasks became ready in the lane, the first of them at `key`.
@@ -161,15 +236,15 @@ impl Lanes {
         self.tracks.get(&id).and_then(|t| t.window.front().copied().or(t.floor))
     }
 
-    pub(super) fn wants_windows(&self, size: u32) -> bool {
+    pub(super) fn wants_windows(&self, size: Size) -> bool {
         self.tracks.values().any(|t| t.is_short(size))
     }
 
     /// Asks for what lies behind short windows. Twice the size, so that a refill serves several rounds.
-    pub(super) fn window_requests(&mut self, size: u32) -> Vec<WindowRequest> {
+    pub(super) fn window_requests(&mut self, size: Size) -> Vec<WindowRequest> {
         let ask = |t: &mut Track| {
             t.reading = Some(t.known_to());
-            WindowRequest { lane: t.lane.id, after: t.known_to(), limit: size * 2 }
+            WindowRequest { lane: t.lane.id, after: t.known_to(), limit: t.wanted(size) * 2 }
         };
         self.tracks.values_mut().filter(|t| t.is_short(size)).map(ask).collect()
     }
@@ -202,6 +277,7 @@ mod tests {
     use super::*;
 
     const LANE: LaneId = LaneId(1);
+    const FOUR: Size = Size { places: 4, prefetch: 8 };
 
     fn key(task: i64) -> QueueKey {
         QueueKey { rank: 0, task: TaskId(task) }
@@ -211,7 +287,7 @@ mod tests {
         let mut lanes = Lanes::default();
         let session = SessionKey { node: String::new(), owner: "alice".to_owned() };
         lanes.add(Lane { id: LANE, session, nodes: Vec::new() });
-        assert_eq!(lanes.window_requests(4).len(), 1);
+        assert_eq!(lanes.window_requests(FOUR).len(), 1);
         lanes.window(Window { lane: LANE, keys: window.iter().map(|t| key(*t)).collect(), more: true });
         lanes
     }
@@ -223,13 +299,13 @@ mod tests {
     #[test]
     fn a_part_read_behind_a_window_that_was_cut_meanwhile_is_dropped_and_read_again() {
         let mut lanes = lanes(&[5, 6]);
-        assert_eq!(lanes.window_requests(4)[0].after, Some(key(6)));
+        assert_eq!(lanes.window_requests(FOUR)[0].after, Some(key(6)));
         // The turn that reads behind 6 makes 3 ready; what is between is not known any more.
         lanes.readied(LANE, key(3));
         lanes.window(Window { lane: LANE, keys: vec![key(7)], more: false });
         assert_eq!(known(&lanes), [3]);
-        assert!(lanes.wants_windows(4), "5 and 6 are to be read again");
-        assert_eq!(lanes.window_requests(4)[0].after, Some(key(3)));
+        assert!(lanes.wants_windows(FOUR), "5 and 6 are to be read again");
+        assert_eq!(lanes.window_requests(FOUR)[0].after, Some(key(3)));
     }
 
     #[test]
@@ -237,7 +313,7 @@ mod tests {
         let mut lanes = lanes(&[5, 6]);
         lanes.readied(LANE, key(9));
         assert_eq!(known(&lanes), [5, 6]);
-        assert_eq!(lanes.window_requests(4)[0].after, Some(key(6)));
+        assert_eq!(lanes.window_requests(FOUR)[0].after, Some(key(6)));
         lanes.window(Window { lane: LANE, keys: vec![key(8), key(9)], more: false });
         // Now the end is known, and what comes behind it is the next.
         lanes.readied(LANE, key(11));
@@ -247,11 +323,11 @@ mod tests {
     #[test]
     fn a_part_read_behind_claimed_tasks_continues_the_window() {
         let mut lanes = lanes(&[5, 6]);
-        lanes.window_requests(4);
+        lanes.window_requests(FOUR);
         lanes.claimed(LANE, TaskId(5));
         lanes.claimed(LANE, TaskId(6));
         lanes.window(Window { lane: LANE, keys: vec![key(7)], more: false });
         assert_eq!(known(&lanes), [7]);
-        assert!(!lanes.wants_windows(4));
+        assert!(!lanes.wants_windows(FOUR));
     }
 }

@@ -6,9 +6,12 @@ use crate::model::{JobId, TaskId};
 
 impl Yard {
     pub(super) fn cancel(&mut self, task: TaskId, effects: &mut Vec<Effect>) {
-        if let Some(running) = self.running.get_mut(&task).filter(|r| !r.cancelling) {
-            running.cancelling = true;
+        let Some(running) = self.running.get_mut(&task).filter(|r| !r.cancelling) else { return };
+        running.cancelling = true;
+        if running.begun {
             effects.push(Effect::Cancel(task));
+        } else {
+            self.withdraw(task);
         }
     }
 
@@ -16,6 +19,7 @@ impl Yard {
         match self.mode {
             Mode::Standby | Mode::Accepting | Mode::CancellingAll => {
                 self.mode = Mode::Draining;
+                self.give_back(|_| true);
                 effects.push(Effect::StartGrace);
             }
             Mode::Draining => self.interrupt_all(effects),
@@ -31,6 +35,7 @@ impl Yard {
                 jobs.sort_unstable();
                 jobs.dedup();
                 self.awaited.clone_from(&jobs);
+                self.give_back(|_| true);
                 effects.push(Effect::StartGrace);
                 if !jobs.is_empty() {
                     effects.push(Effect::RequestCancel(jobs));

@@ -59,6 +59,8 @@ impl Yard {
                 task: attempt.claimed.clone(),
                 node: attempt.node.clone(),
                 cancelling: attempt.cancelling,
+                prefetched: false,
+                begun: true,
             };
             self.running.insert(task, running);
             effects.push(Effect::Adopt(Box::new(attempt)));
@@ -75,7 +77,9 @@ impl Yard {
 
     /// The epoch is over: outcomes are dropped, the new leader decides by the records.
     fn abandon_all(&mut self, effects: &mut Vec<Effect>) {
-        effects.extend(self.running.drain().map(|(task, _)| Effect::Abandon(task)));
+        effects.extend(self.running.drain().filter(|(_, r)| r.begun).map(|(task, _)| Effect::Abandon(task)));
+        self.lines.clear();
+        self.begun.clear();
         self.void_round(effects);
         self.unsettled.clear();
         self.hot.clear();
@@ -88,6 +92,7 @@ impl Yard {
         if round.has_offers() {
             effects.push(Effect::BurnSeats);
         }
+        self.begun.extend_from_slice(round.begun());
         self.unsettled.splice(0..0, round.into_settlements());
     }
 }

@@ -6,10 +6,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::lanes::Walk;
+use super::lanes::{Size, Walk};
 use super::office::Office;
 use super::{Answer, Effect, Mode, Running, Seat, Want, Yard};
-use crate::model::{ClaimedTask, Lane, LaneId, Offer, Outcome, SessionKey, Settlement, Turn, TurnReply};
+use crate::model::{
+    ClaimedTask, Lane, LaneId, Offer, Outcome, SessionKey, Settlement, TaskId, Turn, TurnReply,
+};
 
 /// What the round waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -39,6 +41,11 @@ impl Round {
         self.turn.settlements.len()
     }
 
+    /// The prefetched tasks that it was to show as running.
+    pub(super) fn begun(&self) -> &[(TaskId, i32)] {
+        &self.turn.begun
+    }
+
     pub(super) fn into_settlements(self) -> Vec<Settlement> {
         self.turn.settlements
     }
@@ -58,9 +65,14 @@ const OWNER_BARRED: &str = "28000";
 impl Yard {
     /// Begins a round if none is under way and there is something to do.
     pub(super) fn next_round(&mut self, effects: &mut Vec<Effect>) {
-        if self.round.is_some() || self.office != Office::Held || self.mode == Mode::Stopped {
+        if self.round.is_some()
+            || self.office != Office::Held
+            || self.mode == Mode::Stopped
+            || self.may_wait()
+        {
             return;
         }
+        self.waited();
         let mut round = Round { hot: std::mem::take(&mut self.hot), ..Round::default() };
         let accepting = self.mode == Mode::Accepting;
         let mut wants = Vec::new();
@@ -68,8 +80,13 @@ impl Yard {
             self.sessions.tell_refusals();
             wants = self.wants(&mut round);
         }
-        let windows_due = accepting && self.lanes.wants_windows(self.rules.max_task_executors);
-        if wants.is_empty() && !self.look && self.unsettled.is_empty() && !windows_due {
+        let windows_due = accepting && self.lanes.wants_windows(self.window_size());
+        if wants.is_empty()
+            && !self.look
+            && self.unsettled.is_empty()
+            && self.begun.is_empty()
+            && !windows_due
+        {
             return;
         }
         if wants.is_empty() {
@@ -171,9 +188,13 @@ impl Yard {
         for (i, (want, answer)) in round.wants.iter().zip(&round.answers).enumerate() {
             match (answer, want.ready) {
                 (Answer::Granted, _) if self.sessions.can_lend(&want.key) => {
-                    round.turn.offers.push(Offer { lane: want.lane, backend: None, site: None });
-                    round.turn.floors.push(self.lanes.floor(want.lane));
                     let refusal = self.sessions.lend(&want.key);
+                    let prefetch = match refusal {
+                        None => self.lanes.prefetch(want.lane, self.window_size()),
+                        Some(_) => 0,
+                    };
+                    round.turn.offers.push(Offer { lane: want.lane, backend: None, site: None, prefetch });
+                    round.turn.floors.push(self.lanes.floor(want.lane));
                     round.seats.push(Seat { want: i, key: want.key.clone(), refusal });
                 }
                 // Its session was closed meanwhile: the slots go back.
@@ -195,16 +216,23 @@ impl Yard {
 
     /// Takes along whatever is to be settled or looked for by now.
     fn take_turn(&mut self, effects: &mut Vec<Effect>) {
+        let size = self.window_size();
         let Some(round) = &mut self.round else { return };
         round.phase = Phase::Taking;
         let turn = &mut round.turn;
         turn.look = std::mem::take(&mut self.look);
         turn.promote = turn.look;
         turn.settlements = std::mem::take(&mut self.unsettled);
+        turn.begun = std::mem::take(&mut self.begun);
         if self.mode == Mode::Accepting {
-            turn.windows = self.lanes.window_requests(self.rules.max_task_executors);
+            turn.windows = self.lanes.window_requests(size);
         }
-        if turn.offers.is_empty() && turn.settlements.is_empty() && !turn.look && turn.windows.is_empty() {
+        if turn.offers.is_empty()
+            && turn.settlements.is_empty()
+            && turn.begun.is_empty()
+            && !turn.look
+            && turn.windows.is_empty()
+        {
             // Every want was refused: nothing to say to the catalog.
             self.round = None;
             return;
@@ -220,22 +248,30 @@ impl Yard {
         for (lane, key) in &reply.readied {
             self.lanes.readied(*lane, *key);
             self.stale = true;
+            self.lines.hurry();
         }
         self.stale |= !reply.windows.is_empty();
         if let Some(draining) = reply.draining {
             self.stale |= self.closed.drained(draining);
         }
-        let mut unclaimed = vec![true; round.seats.len()];
+        let mut claimed: Vec<Vec<ClaimedTask>> = Vec::new();
+        claimed.resize_with(round.seats.len(), Vec::new);
         for (offer, task) in reply.claimed {
-            unclaimed[offer] = false;
             self.lanes.claimed(task.lane, task.task);
-            self.start(offer, task, &round.seats[offer], effects);
+            claimed[offer].push(task);
         }
-        for (offer, seat) in round.seats.iter().enumerate().filter(|(offer, _)| unclaimed[*offer]) {
-            let lane = round.turn.offers[offer].lane;
-            self.lanes.exhausted(lane, round.turn.floors[offer]);
-            self.return_seat(offer, lane, seat, effects);
+        for (offer, tasks) in claimed.into_iter().enumerate() {
+            let (made, seat) = (round.turn.offers[offer], &round.seats[offer]);
+            if tasks.len() <= made.prefetch as usize {
+                self.lanes.exhausted(made.lane, round.turn.floors[offer]);
+            }
+            let mut tasks = tasks.into_iter();
+            match tasks.next() {
+                Some(first) => self.start(offer, first, tasks.collect(), seat, effects),
+                None => self.return_seat(offer, made.lane, seat, effects),
+            }
         }
+        self.paused(&reply.paused);
         for window in reply.windows {
             let request = round.turn.windows.iter().find(|r| r.lane == window.lane);
             // What became ready before the part that was read cut the window there: it is no longer its continuation.
@@ -253,7 +289,10 @@ impl Yard {
         if round.turn.promote || reply.next_due.is_some() {
             effects.push(Effect::WakeAt(reply.next_due));
         }
-        self.look |= reply.more_to_admit;
+        if reply.more_to_admit {
+            self.look = true;
+            self.lines.hurry();
+        }
     }
 
     pub(super) fn turn_failed(&mut self, in_doubt: bool, effects: &mut Vec<Effect>) {
@@ -270,27 +309,55 @@ impl Yard {
         for (offer, seat) in round.seats.iter().enumerate() {
             self.return_seat(offer, round.turn.offers[offer].lane, seat, effects);
         }
+        self.lines.hurry();
+        self.begun.extend_from_slice(round.begun());
         self.unsettled.splice(0..0, round.into_settlements());
+    }
+
+    fn window_size(&self) -> Size {
+        Size { places: self.rules.max_task_executors, prefetch: self.rules.prefetch.max(1) }
     }
 
     /// A claim was made. Usually an Executor starts; when the server refuses the owner the attempt fails with its words
     /// before it began; when the yard is closing it is interrupted before it began (no byte was sent, so nothing needs
-    /// to be revoked).
-    fn start(&mut self, offer: usize, task: ClaimedTask, seat: &Seat, effects: &mut Vec<Effect>) {
+    /// to be revoked). What was prefetched behind it stands in line, or is given back.
+    fn start(
+        &mut self,
+        offer: usize,
+        task: ClaimedTask,
+        behind: Vec<ClaimedTask>,
+        seat: &Seat,
+        effects: &mut Vec<Effect>,
+    ) {
         let lane = task.lane;
-        let running = Running { task: task.clone(), node: seat.key.node.clone(), cancelling: false };
+        let node = seat.key.node.as_str();
+        let running = Running {
+            task: task.clone(),
+            node: node.to_owned(),
+            cancelling: false,
+            prefetched: false,
+            begun: true,
+        };
         let barred = task.owner_trouble.clone().map(|message| (OWNER_BARRED.to_owned(), message));
         let outcome = match seat.refusal.clone().or(barred) {
             Some((sqlstate, message)) => Outcome::Failed { sqlstate, message, revoked: false },
             None if self.mode == Mode::Accepting => {
                 self.running.insert(task.task, running);
-                effects.push(Effect::Start { offer, task });
+                self.line_up(&task, node, behind);
+                let followed = self.lines.is_followed(task.task);
+                effects.push(Effect::Start { offer, task, followed });
                 return;
             }
             None => Outcome::Interrupted { revoked: false, message: "the service was leaving".to_owned() },
         };
-        let settlement = self.settlement(&running, outcome, 0.5);
+        let settlement = self.settlement(&running, outcome, None, 0.5);
         self.unsettled.push(settlement);
+        for task in behind {
+            let running = Running { task, prefetched: true, ..running.clone() };
+            let settlement = self.settlement(&running, Outcome::Withdrawn, None, 0.5);
+            self.unsettled.push(settlement);
+        }
+        self.lines.hurry();
         self.return_seat(offer, lane, seat, effects);
     }
 

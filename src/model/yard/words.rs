@@ -18,6 +18,8 @@ pub struct Rules {
     pub retry: RetryPolicy,
     /// Interruptions before a task is given up.
     pub max_interruptions: u32,
+    /// How many short tasks may be claimed for one session at once; 1: no more than it runs.
+    pub prefetch: u32,
 }
 
 /// One possible start, in order of dispatch.
@@ -96,6 +98,8 @@ pub enum Input {
         attempt: i32,
         /// How it ended.
         outcome: Outcome,
+        /// How long it ran, if this process saw it begin.
+        ran: Option<Duration>,
         /// Randomness for the jitter.
         chance: f64,
     },
@@ -106,6 +110,13 @@ pub enum Input {
         /// The attempt.
         attempt: i32,
     },
+    /// A task in front of a line is through with its session and slots, which are good for the next. Its `Finished`
+    /// follows.
+    PlaceFreed(TaskId),
+    /// A task in front of a line leaves no session to the next.
+    PlaceLost(TaskId),
+    /// The tick that was asked for.
+    Ticked,
     /// A session became ready: opened, or returned by an Executor.
     SessionReady(SessionKey),
     /// An opening ended well; a `SessionReady` accompanies it.
@@ -170,7 +181,23 @@ pub enum Effect {
         offer: usize,
         /// The task.
         task: ClaimedTask,
+        /// Do others stand in line behind it, so that its session and slots are not simply returned?
+        followed: bool,
     },
+    /// Start the next task of a line with the session and slots of the one before.
+    StartNext {
+        /// The task before.
+        after: TaskId,
+        /// The next.
+        task: ClaimedTask,
+    },
+    /// Nobody stands in line behind this task: its slots are free, and its session is ready (say so).
+    ReturnPlace {
+        /// The task that was the last.
+        after: TaskId,
+    },
+    /// Feed `Ticked` after a [`TICK`](super::TICK).
+    TickSoon,
     /// Nothing was claimed for this offer: its session is ready again, its slots are free.
     ReturnSeat {
         /// The offer's index.

@@ -34,6 +34,7 @@ reuse = false
 max_idle = "0s"
 max_age = "2h"
 max_uses = 1
+prefetch = 2
 max_pending = 1
 connect_timeout = "1s"
 password_file = "owners.pgpass"

@@ -42,6 +42,7 @@ pub struct Task {
     pub attempt: i32,
     pub retries: i32,
     pub backend: Option<Backend>,
+    pub prefetched: bool,
     pub not_before: Option<Instant>,
 }
 
@@ -59,6 +60,7 @@ pub struct Catalog {
     pub suspected: Vec<String>,
     pub published: u32,
     pub max_live: usize,
+    pub turns: u32,
 }
 
 impl Catalog {
@@ -130,6 +132,7 @@ impl Catalog {
     }
 
     fn commit(&mut self, RunTurn { turn, .. }: RunTurn, claims: bool) -> TurnReply {
+        self.turns += 1;
         let mut reply = TurnReply::default();
         let before: BTreeSet<i64> = self.tasks.keys().copied().filter(|id| self.is_ready(*id)).collect();
         if turn.look {
@@ -156,15 +159,30 @@ impl Catalog {
                 .or_insert(QueueKey { rank: 0, task: TaskId(id) });
         }
         reply.readied = first.into_iter().collect();
-        for (i, Offer { lane, backend, site: _ }) in turn.offers.iter().enumerate().filter(|_| claims) {
+        let deepest = turn.offers.iter().map(|o| o.prefetch).max().unwrap_or(0);
+        let places = (0..=deepest).flat_map(|depth| {
+            turn.offers
+                .iter()
+                .enumerate()
+                .filter(move |(_, o)| o.prefetch >= depth)
+                .map(move |place| (depth, place))
+        });
+        for (task, attempt) in &turn.begun {
+            if let Some(task) = self.tasks.get_mut(&task.0).filter(|t| t.attempt == *attempt) {
+                task.prefetched = false;
+            }
+        }
+        for (depth, (i, Offer { lane, backend, .. })) in places.filter(|_| claims) {
             let Some(key) = self.ready(*lane, None).first().copied() else { continue };
             if let Some(task) = self.tasks.get_mut(&key.task.0) {
                 task.status = TaskStatus::Running;
                 task.attempt += 1;
                 task.backend = *backend;
+                task.prefetched = depth > 0;
             }
             reply.claimed.push((i, self.claimed(key.task.0)));
         }
+        reply.claimed.sort_by_key(|(offer, _)| *offer);
         for request in &turn.windows {
             let mut keys = self.ready(request.lane, request.after);
             let more = keys.len() > request.limit as usize;
@@ -173,7 +191,8 @@ impl Catalog {
         }
         let dues = self.tasks.values().filter_map(|t| t.not_before);
         reply.next_due = dues.min().map(|due| due.saturating_duration_since(now));
-        self.max_live = self.max_live.max(self.live().len());
+        let shown = self.live().iter().filter(|l| !self.tasks[&l.claimed.task.0].prefetched).count();
+        self.max_live = self.max_live.max(shown);
         reply
     }
 
@@ -203,6 +222,8 @@ impl Catalog {
             return;
         }
         task.backend = None;
+        task.prefetched = false;
+        task.attempt -= i32::from(settlement.outcome == Outcome::Withdrawn && !cancelling);
         task.retries += i32::from(matches!(settlement.outcome, Outcome::Failed { .. }));
         task.status = match settlement.ending {
             Ending::Done => TaskStatus::Done,

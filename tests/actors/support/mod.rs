@@ -150,6 +150,7 @@ impl House {
             attempt: 0,
             retries: 0,
             backend: None,
+            prefetched: false,
             not_before: None,
         };
         change(&mut task);

@@ -1,6 +1,7 @@
 //! Any history: inputs in any order, answers early, late or never, offices lost and resumed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use yardmaster::model::yard::{Input, Mode};
@@ -28,6 +29,8 @@ enum Step {
     CloseIdle(usize),
     CancelTask(prop::sample::Index),
     Reload(u32, u32),
+    Tick,
+    Pace(u64),
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -50,6 +53,8 @@ fn step() -> impl Strategy<Value = Step> {
         2 => any::<usize>().prop_map(Step::CloseIdle),
         2 => any::<Index>().prop_map(Step::CancelTask),
         1 => (1_u32..6, 1_u32..4).prop_map(|(all, each)| Step::Reload(all, each)),
+        6 => Just(Step::Tick),
+        1 => prop_oneof![Just(1), Just(1), Just(80)].prop_map(Step::Pace),
     ]
 }
 
@@ -120,6 +125,8 @@ fn play(world: &mut World, step: Step) {
             }
         }
         Step::Reload(all, each) => world.reload(limits(all, each)),
+        Step::Tick => drop(world.tick()),
+        Step::Pace(ms) => world.pace = Duration::from_millis(ms),
     }
     check(world);
 }
@@ -135,7 +142,7 @@ fn check(world: &World) {
 fn world(all: u32, each: u32, pending: u32) -> World {
     let mut world = World::new(lanes(), limits(all, each), pending);
     world.take_office();
-    world
+    world.brisk()
 }
 
 proptest! {

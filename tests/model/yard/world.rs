@@ -44,6 +44,7 @@ struct Attempt {
     number: i32,
     grant: Option<SlotGrant>,
     session: Option<SessionKey>,
+    followed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +73,12 @@ pub struct World {
     pub backing_off: Vec<SessionKey>,
     pub idle: HashMap<SessionKey, u32>,
     attempts: BTreeMap<i64, Attempt>,
+    /// What a task left to the next in line.
+    freed: Option<(i64, SlotGrant, SessionKey)>,
+    /// A tick was asked for.
+    pub ticking: bool,
+    /// Tasks to be shown as running.
+    pub shown: BTreeSet<i64>,
     /// Outcomes reported to the yard in this epoch and not yet in the catalog.
     reported: HashMap<(i64, i32), Outcome>,
     started: BTreeSet<(i64, i32)>,
@@ -83,6 +90,8 @@ pub struct World {
     /// A node where nothing is to start.
     pub closed: Option<String>,
     pub cancel_requests: Vec<JobId>,
+    /// How long attempts run.
+    pub pace: Duration,
     pub steps: u32,
 }
 
@@ -97,6 +106,7 @@ impl World {
             max_pending_sessions: max_pending,
             retry: RetryPolicy { delays: vec![Duration::ZERO], max_retries: 2, ..RetryPolicy::default() },
             max_interruptions: 3,
+            prefetch: 4,
         };
         World {
             yard: Yard::new(rules.clone()),
@@ -115,6 +125,9 @@ impl World {
             backing_off: Vec::new(),
             idle: HashMap::new(),
             attempts: BTreeMap::new(),
+            freed: None,
+            ticking: false,
+            shown: BTreeSet::new(),
             reported: HashMap::new(),
             started: BTreeSet::new(),
             order: Vec::new(),
@@ -123,6 +136,7 @@ impl World {
             draining: None,
             closed: None,
             cancel_requests: Vec::new(),
+            pace: Duration::from_millis(1),
             steps: 0,
         }
     }
@@ -176,15 +190,21 @@ impl World {
                 self.asked = Some((wants, first));
             }
             Effect::TakeTurn { turn, seats } => self.prepare(turn, seats),
-            Effect::Start { offer, task } => {
-                assert_eq!(self.yard.mode(), Mode::Accepting, "started while leaving");
-                assert!(self.started.insert((task.task.0, task.attempt)), "started twice");
-                self.order.push(task.task.0);
+            Effect::Start { offer, task, followed } => {
                 let (grant, session) = self.places[offer].take().expect("a start has a place");
-                assert!(session.is_some(), "a start has a session");
-                let attempt = Attempt { number: task.attempt, grant: Some(grant), session };
-                assert!(self.attempts.insert(task.task.0, attempt).is_none(), "two attempts alive");
+                self.start(&task, grant, session.expect("a start has a session"), followed);
             }
+            Effect::StartNext { after, task } => {
+                let (before, grant, session) = self.freed.take().expect("the next has a place");
+                assert_eq!(before, after.0, "the place of the one before");
+                self.start(&task, grant, session, true);
+            }
+            Effect::ReturnPlace { after } => {
+                let (before, grant, session) = self.freed.take().expect("a place is returned once");
+                assert_eq!(before, after.0);
+                self.return_place(grant, session);
+            }
+            Effect::TickSoon => assert!(!std::mem::replace(&mut self.ticking, true), "one tick at a time"),
             Effect::ReturnSeat { offer } => {
                 let (grant, session) = self.places[offer].take().expect("a seat is returned once");
                 self.desk.table.give_back(grant);
@@ -195,7 +215,8 @@ impl World {
             Effect::BurnSeats => self.burn(),
             Effect::Adopt(live) => {
                 let grant = self.desk.table.adopt(&live.nodes);
-                let attempt = Attempt { number: live.claimed.attempt, grant: Some(grant), session: None };
+                let number = live.claimed.attempt;
+                let attempt = Attempt { number, grant: Some(grant), session: None, followed: false };
                 let earlier = self.attempts.insert(live.claimed.task.0, attempt);
                 assert!(earlier.is_none(), "adopted what runs here");
             }
@@ -218,6 +239,32 @@ impl World {
                 self.stops.push(clean);
             }
         }
+    }
+
+    fn start(&mut self, task: &ClaimedTask, grant: SlotGrant, session: SessionKey, followed: bool) {
+        assert_eq!(self.yard.mode(), Mode::Accepting, "started while leaving");
+        // A withdrawn attempt gives its number back.
+        assert!(self.started.insert((task.task.0, task.attempt)), "started twice");
+        let at = &self.tasks[&task.task.0];
+        assert_eq!(at.stand, Stand::Live { cancelling: false }, "starts what was not claimed, or is to end");
+        assert_eq!(at.attempt, task.attempt);
+        self.order.push(task.task.0);
+        let attempt = Attempt { number: task.attempt, grant: Some(grant), session: Some(session), followed };
+        assert!(self.attempts.insert(task.task.0, attempt).is_none(), "two attempts alive");
+    }
+
+    fn return_place(&mut self, grant: SlotGrant, session: SessionKey) {
+        self.desk.table.give_back(grant);
+        *self.idle.entry(session.clone()).or_default() += 1;
+        self.feed(Input::SessionReady(session));
+    }
+
+    pub fn tick(&mut self) -> bool {
+        let ticks = std::mem::take(&mut self.ticking);
+        if ticks {
+            self.feed(Input::Ticked);
+        }
+        ticks
     }
 
     fn prepare(&mut self, turn: Turn, seats: Vec<Seat>) {
@@ -308,6 +355,7 @@ impl World {
         if self.office != Office::Held {
             return;
         }
+        self.office = Office::Doubt;
         if let Some((turn, _)) = self.turn.take() {
             if happened {
                 self.commit(&turn);
@@ -316,7 +364,6 @@ impl World {
                 self.feed(Input::TurnFailed { in_doubt: true });
             }
         }
-        self.office = Office::Doubt;
     }
 
     /// Office is taken or resumed. Turns of the term before were drowned.
@@ -350,15 +397,28 @@ impl World {
 
     pub fn finish(&mut self, task: i64, outcome: Outcome) {
         let Some(attempt) = self.attempts.get_mut(&task) else { return };
-        let (number, session) = (attempt.number, attempt.session.take());
-        self.end_attempt(task);
+        let (number, session, followed) = (attempt.number, attempt.session.take(), attempt.followed);
         self.reported.insert((task, number), outcome.clone());
+        let ran = session.is_some().then_some(self.pace);
         // Only a session that did its work is lent again.
-        if let (Some(key), Outcome::Done { .. }) = (session, &outcome) {
-            *self.idle.entry(key.clone()).or_default() += 1;
-            self.feed(Input::SessionReady(key));
+        match (session, &outcome) {
+            (Some(key), Outcome::Done { .. }) if followed => {
+                let attempt = self.attempts.remove(&task).expect("it ran here");
+                self.freed = Some((task, attempt.grant.expect("it held slots"), key));
+                self.feed(Input::PlaceFreed(TaskId(task)));
+                assert!(self.freed.is_none(), "somebody takes the place, or it is returned");
+            }
+            (Some(key), Outcome::Done { .. }) => {
+                let attempt = self.attempts.remove(&task).expect("it ran here");
+                self.return_place(attempt.grant.expect("it held slots"), key);
+            }
+            (Some(_), _) if followed => {
+                self.end_attempt(task);
+                self.feed(Input::PlaceLost(TaskId(task)));
+            }
+            _ => self.end_attempt(task),
         }
-        self.feed(Input::Finished { task: TaskId(task), attempt: number, outcome, chance: 0.0 });
+        self.feed(Input::Finished { task: TaskId(task), attempt: number, outcome, ran, chance: 0.0 });
     }
 
     pub fn leave(&mut self, task: i64) {
@@ -477,7 +537,19 @@ impl World {
             *entry = (*entry).min(key);
         }
         reply.readied = first.into_iter().collect();
-        for (i, (offer, floor)) in turn.offers.iter().zip(&turn.floors).enumerate() {
+        for (task, attempt) in &turn.begun {
+            let task_now = &self.tasks[&task.0];
+            assert!(
+                task_now.attempt == *attempt && self.started.contains(&(task.0, *attempt)),
+                "shows what has not begun"
+            );
+            self.shown.insert(task.0);
+        }
+        let deepest = turn.offers.iter().map(|o| o.prefetch).max().unwrap_or(0);
+        let offers = || turn.offers.iter().zip(&turn.floors).enumerate();
+        for (i, (offer, floor)) in
+            (0..=deepest).flat_map(|depth| offers().filter(move |(_, (o, _))| o.prefetch >= depth))
+        {
             let ready = self.ready(offer.lane, None);
             let Some(key) = ready.iter().find(|k| floor.is_none_or(|floor| **k >= floor)).copied() else {
                 continue;
@@ -490,6 +562,7 @@ impl World {
             task.attempt += 1;
             reply.claimed.push((i, self.claimed_task(key.task.0)));
         }
+        reply.claimed.sort_by_key(|(offer, _)| *offer);
         for request in &turn.windows {
             let mut keys = self.ready(request.lane, request.after);
             let more = keys.len() > request.limit as usize;
@@ -547,6 +620,7 @@ impl World {
         } else {
             assert!(!self.started.contains(&(id, number)), "settles what nobody reported");
         }
+        let withdrawn = settlement.outcome == Outcome::Withdrawn;
         let task = self.tasks.get_mut(&id).expect("it was claimed");
         let Stand::Live { cancelling } = task.stand else { return };
         if task.attempt != number {
@@ -559,6 +633,9 @@ impl World {
             Ending::Retry(d) | Ending::Again(d) if d.is_zero() => Stand::Ready,
             Ending::Retry(_) | Ending::Again(_) => Stand::Delayed,
         };
+        if withdrawn && task.stand == Stand::Ready {
+            task.attempt -= 1;
+        }
     }
 
     /// Dependants follow, transitively.
@@ -596,7 +673,8 @@ impl World {
         for step in 0.. {
             self.steps += 1;
             assert!(step < 20_000, "no end of effects");
-            if !(self.answer_slots() || self.answer_turn() || self.opened(0) || self.retried()) {
+            if !(self.answer_slots() || self.answer_turn() || self.opened(0) || self.retried() || self.tick())
+            {
                 return;
             }
         }
@@ -616,6 +694,17 @@ impl World {
             );
         }
         assert_eq!(self.yard.unsettled(), 0, "settlements wait");
+    }
+
+    /// So many short tasks of each lane have run that more may be prefetched.
+    pub fn brisk(mut self) -> World {
+        for lane in 0..self.lanes.len() {
+            for _ in 0..8 {
+                self.submit(lane, 0, &[]);
+            }
+        }
+        self.run_down();
+        self
     }
 
     /// Runs everything to its end: attempts succeed one by one.
