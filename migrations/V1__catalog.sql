@@ -140,7 +140,7 @@ CREATE INDEX job_state_ended ON yardmaster.job_state (status, finished_at) WHERE
 CREATE INDEX job_state_deleted ON yardmaster.job_state (job_id) WHERE delete_requested;
 CREATE INDEX job_state_deadline ON yardmaster.job_state (deadline) WHERE deadline IS NOT NULL;
 
--- status and ready are the only columns that any index predicate names; the rest of an update stays HOT.
+-- status and ready are the only changing columns that any index predicate names; the rest of an update stays HOT.
 CREATE TABLE yardmaster.task_state (
     task_id       bigint PRIMARY KEY,
     job_id        bigint NOT NULL,
@@ -148,6 +148,7 @@ CREATE TABLE yardmaster.task_state (
     queue_rank    integer NOT NULL,               -- minus the priority: an ascending index serves
     status        yardmaster.task_status NOT NULL,
     ready         boolean NOT NULL,               -- runnable, due and not held: what a claim may take
+    away          boolean NOT NULL DEFAULT false, -- names a node, and so counts against its max_tracked_tasks
     waiting_for   integer NOT NULL DEFAULT 0,     -- dependencies not yet done
     attempt       integer NOT NULL DEFAULT 0,
     series        integer NOT NULL DEFAULT 1,
@@ -169,6 +170,8 @@ CREATE INDEX task_state_ready ON yardmaster.task_state (lane, queue_rank, task_i
 CREATE INDEX task_state_delayed ON yardmaster.task_state (not_before)
     WHERE status = 'runnable' AND NOT ready AND not_before IS NOT NULL;
 CREATE INDEX task_state_live ON yardmaster.task_state (task_id) WHERE status IN ('running', 'cancelling');
+CREATE INDEX task_state_tracked ON yardmaster.task_state (lane)
+    WHERE away AND status IN ('blocked', 'runnable', 'running', 'cancelling');
 CREATE INDEX task_state_job ON yardmaster.task_state (job_id, task_id);
 
 -- One row per ended attempt, inserted once. The live attempt is part of the task's state row.

@@ -343,7 +343,9 @@ SELECT n.name, CASE WHEN n.fault IS NOT NULL THEN 'down' WHEN n.draining THEN 'd
        CASE WHEN n.fault IS NOT NULL THEN n.fault WHEN n.draining THEN format('drained by %s', n.drained_by) END AS reason,
        CASE WHEN n.fault IS NOT NULL THEN n.fault_since WHEN n.draining THEN n.draining_since END AS since,
        coalesce((SELECT u.used FROM yardmaster.slot_use u WHERE u.node = n.name), 0) AS slots_used, n.max_task_executors,
-       n.max_tracked_tasks
+       n.max_tracked_tasks,
+       (SELECT count(*) FROM yardmaster.lane l JOIN yardmaster.task_state s ON s.lane = l.lane
+         WHERE l.node = n.name AND s.away AND s.status IN ('blocked', 'runnable', 'running', 'cancelling')) AS tasks_tracked
   FROM yardmaster.node_state n WHERE n.declared;
 
 -- Whatever status, ids or times an INSERT names, the leader decides them; ids are assigned.

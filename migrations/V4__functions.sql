@@ -85,6 +85,19 @@ BEGIN
        FROM (SELECT DISTINCT coalesce(t.value->>'owner', job_owner)::name AS owner, t.value->>'node' AS node
                FROM jsonb_array_elements(job->'task') t(value)) t;
 
+    -- The leader looks again when it admits them: others may be on their way.
+    SELECT n.name, n.max_tracked_tasks, n.tasks_tracked, w.n INTO wrong
+      FROM (SELECT t.value->>'node' AS node, count(*) AS n FROM jsonb_array_elements(job->'task') t(value)
+             WHERE t.value->>'node' IS NOT NULL GROUP BY 1) w
+      JOIN yardmaster.node n ON n.name = w.node
+     WHERE n.max_tracked_tasks IS NOT NULL AND n.tasks_tracked + w.n > n.max_tracked_tasks LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'node % has % of at most % tracked tasks: % more are refused', wrong.name, wrong.tasks_tracked,
+                        wrong.max_tracked_tasks, wrong.n
+            USING ERRCODE = 'configuration_limit_exceeded',
+                  HINT = format('Submit them when others have ended, or raise max_tracked_tasks of [nodes.%s] in Settings.toml.', wrong.name);
+    END IF;
+
     -- Ids in the order of the file, so that a file in dependency order needs no search for cycles.
     ids := ARRAY(SELECT nextval('yardmaster.task_spec_task_id_seq') FROM generate_series(1, jsonb_array_length(job->'task')));
 

@@ -80,12 +80,15 @@ async fn list(context: &Context) -> Result<Exit, CliError> {
             cell(&node.name),
             cell(&node.state),
             number(slots),
-            number(node.max_tracked_tasks.map_or_else(|| "-".to_owned(), |n| n.to_string())),
+            number(node.max_tracked_tasks.map_or_else(
+                || node.tasks_tracked.to_string(),
+                |most| format!("{}/{most}", node.tasks_tracked),
+            )),
             cell(node.since.map_or_else(|| "-".to_owned(), text::moment)),
             maybe(node.reason.as_deref()),
         ]
     });
-    let header = ["node", "state", "slots", "max tracked", "since", "reason"];
+    let header = ["node", "state", "slots", "tracked", "since", "reason"];
     context.output.write(&format!("{}\n", context.output.table(&header, rows)))?;
     Ok(Exit::Well)
 }

@@ -16,6 +16,7 @@ pub mod status;
 pub mod task;
 pub mod text;
 pub mod timeline;
+pub mod tracking;
 pub mod transcript;
 pub mod transition;
 pub mod turn;

@@ -15,3 +15,4 @@ mod node;
 mod output;
 mod scratch;
 mod targets;
+mod tracked;

@@ -59,7 +59,8 @@ async fn looking_and_admitting_cost_the_same_whatever_the_history() {
         ("jobs", admit.clone()),
         ("totals", admit.clone()),
         ("lanes", format!("{admit}, -1, 10000")),
-        ("tasks", format!("{admit}, -1, 10000, '{{}}'")),
+        ("tasks", format!("{admit}, -1, 10000, '{{}}', '{{}}', '{{}}', '{{}}'")),
+        ("batches", format!("{admit}, '{{n1}}', false")),
         ("late_edges", format!("{admit}, '{{}}', false")),
         ("admit_rollup", admit),
     ] {

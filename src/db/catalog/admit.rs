@@ -49,22 +49,24 @@ SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_node
 
 /// Admits the next chunk: decides blocked, runnable, or an ending at once, whatever status the row was given.
 ///
-/// `$6` are tasks whose edges close a cycle. A task that cannot be admitted becomes `error` with the reason
+/// `$6` are tasks whose edges close a cycle; `$7`, `$8` and `$9` are batches (job, transaction) that exceed a tracked limit, with
+/// the message. A task that cannot be admitted becomes `error` with the reason
 /// (`unscheduled` if its job has failed meanwhile, `cancelled` if it was cancelled), and its dependants `unscheduled`.
 /// Answers one row (NULL lane) with the number and last id of the chunk, then one per lane with its first ready task.
 pub const TASKS: &str = "
 WITH RECURSIVE fresh AS MATERIALIZED (
-    SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before
+    SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before, t.submit_xid
       FROM (SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
      WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
      ORDER BY t.task_id LIMIT $5
 ), judged AS MATERIALIZED (
-    SELECT f.*, l.lane, j.paused, j.cancel_requested OR j.delete_requested AS cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed,
+    SELECT f.*, l.lane, j.paused, j.cancel_requested OR j.delete_requested AS cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed, over.message AS over,
            CASE WHEN f.task_id = ANY ($6::bigint[]) THEN '42P19'
                 WHEN f.node IS NOT NULL AND NOT EXISTS (SELECT FROM yardmaster.node_state n WHERE n.name = f.node AND n.declared) THEN '42704'
                 WHEN EXISTS (SELECT FROM pg_roles r WHERE r.oid = f.owner_oid AND r.rolsuper)
                      AND EXISTS (SELECT FROM yardmaster.published p WHERE p.key = 'allow_superuser_owners' AND p.value = 'false')
-                     THEN '42501' END AS refusal
+                     THEN '42501'
+                WHEN over.message IS NOT NULL THEN '53400' END AS refusal
       FROM fresh f
       JOIN yardmaster.job_state j ON j.job_id = f.job_id
       JOIN yardmaster.lane l ON l.node = coalesce(f.node, '') AND l.owner_oid = f.owner_oid AND l.owner = f.owner
@@ -75,6 +77,8 @@ WITH RECURSIVE fresh AS MATERIALIZED (
              FROM yardmaster.task_depend e LEFT JOIN yardmaster.task_state p ON p.task_id = e.depends_on
             WHERE e.task_id = f.task_id AND e.refused IS NULL
               AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)) d
+      LEFT JOIN unnest($7::bigint[], $8::text[], $9::text[]) AS over(job_id, xid, message)
+             ON over.job_id = f.job_id AND over.xid::xid8 = f.submit_xid
 ), doomed (task_id) AS (
     SELECT j.task_id FROM judged j WHERE j.doomed OR j.refusal IS NOT NULL OR j.too_late
     UNION
@@ -90,14 +94,15 @@ WITH RECURSIVE fresh AS MATERIALIZED (
                      ELSE 'runnable' END::yardmaster.task_status AS status
       FROM judged j
 ), admitted AS (
-    INSERT INTO yardmaster.task_state (task_id, job_id, lane, queue_rank, status, ready, waiting_for, not_before,
+    INSERT INTO yardmaster.task_state (task_id, job_id, lane, queue_rank, status, away, ready, waiting_for, not_before,
                                        finished_at, sqlstate, message)
-    SELECT d.task_id, d.job_id, d.lane, -d.priority, d.status,
+    SELECT d.task_id, d.job_id, d.lane, -d.priority, d.status, d.node IS NOT NULL,
            d.status = 'runnable' AND NOT d.paused AND coalesce(d.not_before <= now(), true), d.waiting_for,
            CASE WHEN d.status IN ('blocked', 'runnable') AND d.not_before > now() THEN d.not_before END,
            CASE WHEN d.status IN ('error', 'unscheduled', 'cancelled') THEN now() END,
            CASE WHEN d.status = 'error' THEN d.refusal END,
            CASE WHEN d.status = 'error' THEN CASE d.refusal
+                WHEN '53400' THEN d.over
                 WHEN '42P19' THEN 'ERROR: the dependencies of this task close a cycle'
                 WHEN '42704' THEN format('ERROR: node %I is not declared', d.node)
                      || E'\\nHINT: Declare it as [nodes.NAME] in Settings.toml, reload, and retry the task.'
@@ -114,6 +119,28 @@ SELECT NULL::integer AS lane, (SELECT count(*) FROM fresh)::integer AS queue_ran
 UNION ALL
 (SELECT DISTINCT ON (a.lane) a.lane, a.queue_rank, a.task_id FROM admitted a WHERE a.ready
   ORDER BY a.lane, a.queue_rank, a.task_id)";
+
+/// Nodes with a limit of tracked tasks, and how many they have. Wants `task_state_tracked`.
+pub const TRACKED: &str = "
+SELECT n.name, n.max_tracked_tasks::bigint,
+       (SELECT count(*) FROM yardmaster.lane l JOIN yardmaster.task_state s ON s.lane = l.lane
+         WHERE l.node = n.name AND s.away AND s.status IN ('blocked', 'runnable', 'running', 'cancelling'))
+  FROM yardmaster.node_state n WHERE n.declared AND n.max_tracked_tasks IS NOT NULL";
+
+/// The new tasks by job, transaction and node (`$4`: those with a limit), oldest first. The last column says of a batch that a
+/// predecessor began to admit whether it was refused.
+pub const BATCHES: &str = "
+SELECT t.job_id, t.submit_xid::text, t.node, count(*),
+       CASE WHEN $5 THEN (SELECT s.sqlstate IS NOT DISTINCT FROM '53400' FROM yardmaster.task_spec o JOIN yardmaster.task_state s ON s.task_id = o.task_id
+                           WHERE o.job_id = t.job_id AND o.submit_xid = t.submit_xid LIMIT 1) END
+  FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, 0) t
+ WHERE t.node = ANY ($4::text[])
+   AND (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
+ GROUP BY t.job_id, t.submit_xid, t.node ORDER BY min(t.task_id)";
+
+/// The message of tasks whose batch a predecessor had begun to refuse.
+pub const REFUSED_BEFORE: &str = "ERROR: a node had too many tracked tasks for this job's\n\
+     HINT: Submit them again when others have ended, or raise max_tracked_tasks of the node in Settings.toml.";
 
 /// Admits edges onto tasks that were admitted before. `$4` are tasks whose edges close a cycle, `$5` is true on a full
 /// look (then every edge onto a task that has not started counts anew, since nobody knows which were counted).

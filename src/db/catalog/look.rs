@@ -115,6 +115,8 @@ pub struct Found {
     pub late_edges: bool,
     /// Jobs with a new edge that also have one, new or old, onto a later task: every cycle has such an edge.
     pub suspicious: Vec<i64>,
+    /// Has a node a limit of tracked tasks?
+    pub tracked: bool,
     /// Requests to carry out, oldest first.
     pub requests: Vec<Request>,
 }
@@ -140,7 +142,8 @@ SELECT pg_current_snapshot()::text,
        EXISTS (SELECT FROM edge e JOIN yardmaster.task_state s ON s.task_id = e.task_id),
        ARRAY(SELECT n.job_id FROM (SELECT DISTINCT e.job_id FROM edge e) n
               WHERE EXISTS (SELECT FROM yardmaster.task_depend u
-                             WHERE u.job_id = n.job_id AND u.depends_on > u.task_id AND u.refused IS NULL))";
+                             WHERE u.job_id = n.job_id AND u.depends_on > u.task_id AND u.refused IS NULL)),
+       EXISTS (SELECT FROM yardmaster.node_state n WHERE n.declared AND n.max_tracked_tasks IS NOT NULL)";
 
 /// Called with [`LOOK`], under the same snapshot. Wants `request_submit_xid`.
 pub const REQUESTS: &str = "
@@ -164,6 +167,7 @@ pub fn found(look: &Row, requests: &[Row]) -> Found {
         many_tasks: look.get::<_, i64>(2) > CHUNK,
         late_edges: look.get(3),
         suspicious: look.get(4),
+        tracked: look.get(5),
         requests: requests
             .iter()
             .filter_map(|row| {

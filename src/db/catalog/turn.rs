@@ -4,7 +4,7 @@
 //! process stop in the middle, nothing stays open: PostgreSQL has the COMMIT already. The order inside is: fence,
 //! admission, requests, settlement, promotion, roll-up, claims, windows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
@@ -16,6 +16,7 @@ use super::leadership::{self, Office};
 use super::look::{self, Found, Mark, RequestKind};
 use super::{admit, claim, request, settle};
 use crate::model::graph;
+use crate::model::tracking::{self, Batch, Tracked};
 use crate::model::{
     Ending, JobId, JobStatus, Lane, LaneId, LiveAttempt, QueueKey, SessionKey, TaskId, Turn, TurnReply,
     Window,
@@ -44,6 +45,8 @@ statements! {
     totals_anew = admit::TOTALS_ANEW,
     lanes = admit::LANES,
     tasks = admit::TASKS,
+    tracked = admit::TRACKED,
+    batches = admit::BATCHES,
     late_edges = admit::LATE_EDGES,
     admit_rollup = admit::ROLLUP,
     new_lanes = admit::NEW_LANES,
@@ -101,6 +104,27 @@ struct Admission {
     tasks_left: bool,
     /// Tasks whose edges close a cycle.
     poisoned: Vec<i64>,
+    /// What exceeds a tracked limit.
+    refused: Refused,
+}
+
+/// The parallel arrays of [`admit::TASKS`] for batches that exceed a tracked limit.
+#[derive(Debug, Default)]
+struct Refused {
+    jobs: Vec<i64>,
+    xids: Vec<String>,
+    messages: Vec<String>,
+}
+
+impl Refused {
+    /// A batch is refused once, with its first reason.
+    fn push(&mut self, job: i64, xid: String, message: String) {
+        if !self.jobs.iter().zip(&self.xids).any(|(j, x)| *j == job && *x == xid) {
+            self.jobs.push(job);
+            self.xids.push(xid);
+            self.messages.push(message);
+        }
+    }
 }
 
 /// The leader's hold on the catalog: one connection, its prepared statements, and up to where it has looked.
@@ -221,9 +245,54 @@ impl Catalog {
         }
         found.late_edges |= full;
         let tasks_left = found.tasks || full;
+        let refused = if tasks_left && found.tracked {
+            self.over_limit(&found.mark.snapshot, full).await?
+        } else {
+            Refused::default()
+        };
         self.admission =
-            Some(Admission { found, cursor: i64::MIN, full, counted: false, tasks_left, poisoned });
+            Some(Admission { found, cursor: i64::MIN, full, counted: false, tasks_left, poisoned, refused });
         Ok(())
+    }
+
+    /// Which of the new tasks exceed a tracked limit. Decided once a look, for all chunks of a batch.
+    async fn over_limit(&self, snapshot: &String, full: bool) -> Result<Refused, DbError> {
+        let rows = self
+            .client
+            .query(&self.statements.tracked, &[])
+            .await
+            .map_err(DbError::postgres("count the tracked tasks"))?;
+        let nodes: BTreeMap<String, Tracked> =
+            rows.iter().map(|row| (row.get(0), Tracked { limit: row.get(1), count: row.get(2) })).collect();
+        let names: Vec<&String> = nodes.keys().collect();
+        let rows = self
+            .client
+            .query(&self.statements.batches, &[&self.seen.xmax, &self.seen.xip, snapshot, &names, &full])
+            .await
+            .map_err(DbError::postgres("count the tracked tasks"))?;
+        let mut batches: Vec<Batch> = Vec::new();
+        let mut refused = Refused::default();
+        for row in &rows {
+            let (job, xid, demand): (i64, String, (String, i64)) =
+                (row.get(0), row.get(1), (row.get(2), row.get(3)));
+            match row.get::<_, Option<bool>>(4) {
+                // What a predecessor began to take, or to refuse, is taken or refused whole.
+                Some(false) => continue,
+                Some(true) => {
+                    refused.push(job, xid, admit::REFUSED_BEFORE.to_owned());
+                    continue;
+                }
+                None => {}
+            }
+            match batches.iter_mut().find(|b| b.job == job && b.xid == xid) {
+                Some(batch) => batch.demands.push(demand),
+                None => batches.push(Batch { job, xid, demands: vec![demand] }),
+            }
+        }
+        for over in tracking::refuse(nodes, batches) {
+            refused.push(over.job, over.xid, over.message);
+        }
+        Ok(refused)
     }
 
     /// Answers also the requests that are left for the next turn.
@@ -240,8 +309,19 @@ impl Catalog {
         let empty = Vec::new();
         let poisoned = admission.map_or(&empty, |a| &a.poisoned);
         let window: [&(dyn ToSql + Sync); 3] = [&seen.xmax, &seen.xip, snapshot];
-        let chunk: [&(dyn ToSql + Sync); 6] =
-            [&seen.xmax, &seen.xip, snapshot, &cursor, &admit::CHUNK, poisoned];
+        let nothing = Refused::default();
+        let refused = admission.map_or(&nothing, |a| &a.refused);
+        let chunk: [&(dyn ToSql + Sync); 9] = [
+            &seen.xmax,
+            &seen.xip,
+            snapshot,
+            &cursor,
+            &admit::CHUNK,
+            poisoned,
+            &refused.jobs,
+            &refused.xids,
+            &refused.messages,
+        ];
         let has_tasks = admission.is_some_and(|a| a.tasks_left);
         let has_jobs = admission.is_some_and(|a| !a.counted && (a.found.jobs || a.full));
         let late = admission.filter(|a| a.found.late_edges && !a.counted);

@@ -25,10 +25,13 @@ pub struct Node {
     pub max_task_executors: i32,
     /// How many tasks that have not ended may target it.
     pub max_tracked_tasks: Option<i32>,
+    /// How many do.
+    pub tasks_tracked: i64,
 }
 
 const LIST: &str = "
-    SELECT n.name, n.state, n.reason, n.since, n.slots_used, n.max_task_executors, n.max_tracked_tasks
+    SELECT n.name, n.state, n.reason, n.since, n.slots_used, n.max_task_executors, n.max_tracked_tasks,
+           n.tasks_tracked
       FROM yardmaster.node n ORDER BY n.name";
 const DRAIN: &str = "SELECT yardmaster.node_drain($1)";
 const RESUME: &str = "SELECT yardmaster.node_resume($1)";
@@ -48,6 +51,7 @@ pub async fn list(client: &Client) -> Result<Vec<Node>, QueryError> {
             slots_used: row.try_get(4)?,
             max_task_executors: row.try_get(5)?,
             max_tracked_tasks: row.try_get(6)?,
+            tasks_tracked: row.try_get(7)?,
         })
     };
     rows.iter().map(node).collect()
