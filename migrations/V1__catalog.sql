@@ -49,6 +49,7 @@ CREATE TABLE yardmaster.task_spec (
     task_key       uuid NOT NULL DEFAULT gen_random_uuid(),
     command        text NOT NULL,
     node           text CHECK (length(node) BETWEEN 1 AND 63),
+    candidates     text[] CHECK (node = candidates[1] AND cardinality(candidates) <= 100),  -- where it may run; the first is node
     nodes_involved text[] CHECK (array_position(nodes_involved, NULL) IS NULL AND array_position(nodes_involved, '') IS NULL),
     priority       integer NOT NULL DEFAULT 0 CHECK (priority BETWEEN -1000000 AND 1000000),
     not_before     timestamptz,
@@ -112,7 +113,8 @@ CREATE TABLE yardmaster.lane (
     node      text NOT NULL,          -- '' is home
     owner     name NOT NULL,
     owner_oid oid NOT NULL,
-    nodes     text[] NOT NULL         -- distinct and sorted: the nodes whose slots a task takes
+    nodes     text[] NOT NULL,        -- distinct and sorted: the nodes whose slots a task takes
+    candidates text[] NOT NULL DEFAULT '{}'   -- where else its tasks may run, in order of preference; empty for most
 );
 -- The leader alone makes lanes, and looks before it does; nodes may be too long for an index.
 CREATE INDEX lane_owner ON yardmaster.lane (node, owner_oid, owner);

@@ -69,12 +69,30 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION yardmaster.check_candidates(node text, candidates text[]) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF cardinality(candidates) NOT BETWEEN 1 AND 100 OR array_ndims(candidates) <> 1 OR array_lower(candidates, 1) <> 1 THEN
+        RAISE EXCEPTION 'a task has 1 to 100 candidate nodes, not %', cardinality(candidates) USING ERRCODE = 'check_violation';
+    ELSIF array_position(candidates, NULL) IS NOT NULL OR array_position(candidates, '') IS NOT NULL
+          OR cardinality(candidates) <> (SELECT count(DISTINCT c) FROM unnest(candidates) c) THEN
+        RAISE EXCEPTION 'the candidate nodes of a task must be names, each once' USING ERRCODE = 'check_violation';
+    ELSIF node <> candidates[1] THEN
+        RAISE EXCEPTION 'node "%" is not the first of the candidates', node
+            USING ERRCODE = 'check_violation', HINT = 'Leave node out: the first candidate is the preferred one.';
+    END IF;
+END $$;
+
 CREATE FUNCTION yardmaster.task_spec_force() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM yardmaster.check_id('yardmaster.task_spec_task_id_seq', NEW.task_id);
     IF pg_catalog.cardinality(NEW.nodes_involved) OPERATOR(pg_catalog.>) 1000 THEN
         RAISE EXCEPTION 'nodes_involved names % nodes: a task burdens at most 1000', pg_catalog.cardinality(NEW.nodes_involved)
             USING ERRCODE = 'check_violation';
+    END IF;
+    IF NEW.candidates IS NOT NULL THEN
+        PERFORM yardmaster.check_candidates(NEW.node, NEW.candidates);
+        NEW.node := NEW.candidates[1];
     END IF;
     NEW.owner := coalesce(NEW.owner, current_user);
     NEW.owner_oid := yardmaster.role_oid(NEW.owner);
@@ -302,13 +320,15 @@ LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
 CREATE VIEW yardmaster.task WITH (security_barrier) AS
 SELECT t.job_id, t.task_id, t.name, t.owner, s.pid,
        CASE WHEN s.prefetched AND s.status = 'running' THEN 'runnable' ELSE coalesce(s.status, 'blocked') END AS status,
-       coalesce(s.command, t.command) AS command, t.node, t.nodes_involved, t.priority,
+       coalesce(s.command, t.command) AS command,
+       CASE WHEN t.candidates IS NULL THEN t.node
+            ELSE coalesce((SELECT l.node FROM yardmaster.lane l WHERE l.lane = s.lane), t.node) END AS node, t.nodes_involved, t.priority,
        coalesce(s.retry_count, 0) AS retry_count,
        CASE WHEN s.task_id IS NULL THEN t.not_before ELSE s.not_before END AS not_before,
        CASE WHEN s.status NOT IN ('running', 'cancelling') THEN coalesce(s.message, l.message) END AS message,
        CASE WHEN s.status NOT IN ('running', 'cancelling') THEN coalesce(s.sqlstate, l.sqlstate) END AS sqlstate,
        coalesce(s.attempt, 0) AS attempt, s.started_at, s.finished_at,
-       coalesce(s.interruptions, 0) AS interruptions, t.retry, t.timeout, t.transactional, t.submitted_by, t.task_key, t.output
+       coalesce(s.interruptions, 0) AS interruptions, t.retry, t.timeout, t.transactional, t.submitted_by, t.task_key, t.output, t.candidates
   FROM yardmaster.task_spec t
   JOIN yardmaster.job_spec j ON j.job_id = t.job_id
   LEFT JOIN yardmaster.task_state s ON s.task_id = t.task_id
@@ -324,7 +344,7 @@ SELECT l.task_id, l.attempt, t.job_id, l.node, l.pid, l.outcome, l.sqlstate, l.m
   LEFT JOIN yardmaster.job_state js ON js.job_id = j.job_id
  WHERE ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER')) AND js.delete_requested IS NOT TRUE
 UNION ALL
-SELECT s.task_id, s.attempt, s.job_id, coalesce(t.node, ''), s.pid, NULL, NULL, NULL, s.started_at, NULL
+SELECT s.task_id, s.attempt, s.job_id, (SELECT a.node FROM yardmaster.lane a WHERE a.lane = s.lane), s.pid, NULL, NULL, NULL, s.started_at, NULL
   FROM yardmaster.task_state s JOIN yardmaster.task_spec t ON t.task_id = s.task_id
   JOIN yardmaster.job_spec j ON j.job_id = t.job_id
  WHERE s.status IN ('running', 'cancelling') AND NOT s.prefetched AND ((SELECT yardmaster.sees_all()) OR pg_has_role(j.owner_oid, 'MEMBER'));
@@ -345,7 +365,7 @@ SELECT n.name, CASE WHEN n.fault IS NOT NULL THEN 'down' WHEN n.draining THEN 'd
        coalesce((SELECT u.used FROM yardmaster.slot_use u WHERE u.node = n.name), 0) AS slots_used, n.max_task_executors,
        n.max_tracked_tasks,
        (SELECT count(*) FROM yardmaster.lane l JOIN yardmaster.task_state s ON s.lane = l.lane
-         WHERE l.node = n.name AND s.away AND s.status IN ('blocked', 'runnable', 'running', 'cancelling')) AS tasks_tracked
+         WHERE (l.node = n.name OR n.name = ANY (l.candidates)) AND s.away AND s.status IN ('blocked', 'runnable', 'running', 'cancelling')) AS tasks_tracked
   FROM yardmaster.node_state n WHERE n.declared;
 
 -- Whatever status, ids or times an INSERT names, the leader decides them; ids are assigned.
@@ -393,10 +413,13 @@ BEGIN
        OR pg_catalog.current_setting('is_superuser') OPERATOR(pg_catalog.=) 'on' THEN
         PERFORM yardmaster.check_target(NEW.owner, NEW.node);
     END IF;
+    IF NEW.candidates IS NOT NULL THEN
+        PERFORM yardmaster.check_target(NEW.owner, c) FROM pg_catalog.unnest(NEW.candidates) c;
+    END IF;
     INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
-                                      not_before, retry, timeout, transactional, output)
+                                      not_before, retry, timeout, transactional, output, candidates)
     VALUES (NEW.task_id, NEW.job_id, NEW.name, NEW.owner, NEW.command, NEW.node, NEW.nodes_involved, NEW.priority,
-            NEW.not_before, NEW.retry, NEW.timeout, NEW.transactional, NEW.output);
+            NEW.not_before, NEW.retry, NEW.timeout, NEW.transactional, NEW.output, NEW.candidates);
     NEW.status := 'blocked';
     NEW.attempt := 0;
     NEW.retry_count := 0;
@@ -439,7 +462,7 @@ GRANT USAGE ON SCHEMA yardmaster TO PUBLIC;
 GRANT SELECT (job_id, owner, owner_oid, priority, key, content_hash, submit_xid) ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
 GRANT INSERT (job_id, job_type, description, owner, priority, key, content_hash, retry, timeout, scratch, cleanup, cleanup_delay)
     ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
-GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, priority, not_before, retry, timeout, transactional, output)
+GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, priority, not_before, retry, timeout, transactional, output, candidates)
     ON yardmaster.task_spec TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT (job_id, task_id, depends_on) ON yardmaster.task_depend TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT (request_id, kind, job_id, task_id, argument) ON yardmaster.request TO yardmaster_user, yardmaster_admin;

@@ -17,6 +17,11 @@ BEGIN
     END IF;
 END $$;
 
+-- A task's node, or its candidates, as a job file gives them; NULL is home.
+CREATE FUNCTION yardmaster.candidates_of(node jsonb) RETURNS SETOF text
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT c FROM jsonb_array_elements_text(CASE WHEN jsonb_typeof(node) = 'array' THEN node ELSE jsonb_build_array(node) END) c $$;
+
 -- Submits a job given as the JSON form of a job file; returns its id. With a key the call is idempotent: the same
 -- content returns the same id, other content is an error. Everything happens in the caller's transaction.
 CREATE FUNCTION yardmaster.job_submit(job jsonb) RETURNS bigint
@@ -82,13 +87,13 @@ BEGIN
     END LOOP;
 
     PERFORM yardmaster.check_target(t.owner, t.node)
-       FROM (SELECT DISTINCT coalesce(t.value->>'owner', job_owner)::name AS owner, t.value->>'node' AS node
-               FROM jsonb_array_elements(job->'task') t(value)) t;
+       FROM (SELECT DISTINCT coalesce(t.value->>'owner', job_owner)::name AS owner, n.node
+               FROM jsonb_array_elements(job->'task') t(value) CROSS JOIN LATERAL yardmaster.candidates_of(t.value->'node') n(node)) t;
 
     -- The leader looks again when it admits them: others may be on their way.
     SELECT n.name, n.max_tracked_tasks, n.tasks_tracked, w.n INTO wrong
-      FROM (SELECT t.value->>'node' AS node, count(*) AS n FROM jsonb_array_elements(job->'task') t(value)
-             WHERE t.value->>'node' IS NOT NULL GROUP BY 1) w
+      FROM (SELECT c.node, count(*) AS n FROM jsonb_array_elements(job->'task') t(value)
+             CROSS JOIN LATERAL yardmaster.candidates_of(t.value->'node') c(node) WHERE t.value ? 'node' GROUP BY 1) w
       JOIN yardmaster.node n ON n.name = w.node
      WHERE n.max_tracked_tasks IS NOT NULL AND n.tasks_tracked + w.n > n.max_tracked_tasks LIMIT 1;
     IF FOUND THEN
@@ -102,12 +107,13 @@ BEGIN
     ids := ARRAY(SELECT nextval('yardmaster.task_spec_task_id_seq') FROM generate_series(1, jsonb_array_length(job->'task')));
 
     INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
-                                      not_before, retry, timeout, transactional, output)
+                                      not_before, retry, timeout, transactional, output, candidates)
     SELECT ids[t.place], new_job_id, t.value->>'name', coalesce(t.value->>'owner', job_owner), t.value->>'command',
-           t.value->>'node',
+           CASE WHEN jsonb_typeof(t.value->'node') <> 'array' THEN t.value->>'node' END,
            CASE WHEN t.value ? 'nodes_involved' THEN ARRAY(SELECT jsonb_array_elements_text(t.value->'nodes_involved')) END,
            coalesce((t.value->>'priority')::integer, job_priority), (t.value->>'not_before')::timestamptz,
-           t.value->'retry', (t.value->>'timeout')::interval, (t.value->>'transactional')::boolean, t.value->>'output'
+           t.value->'retry', (t.value->>'timeout')::interval, (t.value->>'transactional')::boolean, t.value->>'output',
+           CASE WHEN jsonb_typeof(t.value->'node') = 'array' THEN ARRAY(SELECT yardmaster.candidates_of(t.value->'node')) END
       FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
      ORDER BY t.place;
 

@@ -20,6 +20,23 @@ LANGUAGE sql IMMUTABLE AS $$
                              FROM pg_catalog.unnest(pg_catalog.array_append(nodes_involved, node)) n
                             WHERE n IS NOT NULL ORDER BY 1) END $$;
 
+-- Ready tasks whose node takes none, and the first of their candidates that does. Nothing of them was sent: what runs, or may
+-- have run, is not ready. At most 1,000 of a lane at a time; the next look moves the next.
+CREATE FUNCTION yardmaster.tasks_to_move()
+RETURNS TABLE (task_id bigint, node text, owner name, owner_oid oid, nodes text[], candidates text[])
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH open AS MATERIALIZED (
+        SELECT n.name FROM yardmaster.node_state n WHERE n.declared AND n.fault IS NULL AND NOT n.draining
+    )
+    SELECT t.task_id, o.name, l.owner, l.owner_oid, yardmaster.slot_nodes(o.name, p.nodes_involved), l.candidates
+      FROM yardmaster.lane l
+     CROSS JOIN LATERAL (SELECT open.name FROM unnest(l.candidates) WITH ORDINALITY c(name, place) JOIN open ON open.name = c.name
+                          ORDER BY c.place LIMIT 1) o
+     CROSS JOIN LATERAL (SELECT s.task_id FROM yardmaster.task_state s WHERE s.lane = l.lane AND s.ready
+                          ORDER BY s.queue_rank, s.task_id LIMIT 1000) t
+      JOIN yardmaster.task_spec p ON p.task_id = t.task_id
+     WHERE l.candidates <> '{}' AND NOT EXISTS (SELECT FROM open WHERE open.name = l.node) $$;
+
 -- What a snapshot sees of rows that came since an earlier one: those of transactions in progress then (p_among), and those
 -- begun since (p_from and later). Two branches, each a range of the index on submit_xid; with both bounds of the second given
 -- the planner takes it for the short range it is. Inlined into the leader's statements.

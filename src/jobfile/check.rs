@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use crate::jobfile::command::raw_offset;
 use crate::jobfile::fields::{Draft, Places};
 use crate::jobfile::job::Task;
-use crate::jobfile::reader::{Reader, nearest};
+use crate::jobfile::reader::{Place, Reader, nearest};
 use crate::model::graph::{self, Layout};
 use crate::sql::{self, Refusal};
 
@@ -83,10 +83,13 @@ fn check_command(reader: &mut Reader<'_>, places: &Places, task: &Task) {
 }
 
 fn check_node(reader: &mut Reader<'_>, places: &Places, task: &Task, known: Option<&BTreeSet<String>>) {
-    let (Some(known), Some(node), Some(place)) = (known, &task.node, &places.node) else { return };
-    if known.contains(node) {
-        return;
+    let Some(known) = known else { return };
+    for (node, place) in task.node.iter().zip(&places.node).filter(|(node, _)| !known.contains(*node)) {
+        unknown_node(reader, place, node, known);
     }
+}
+
+fn unknown_node(reader: &mut Reader<'_>, place: &Place, node: &str, known: &BTreeSet<String>) {
     let hint = match nearest(node, known.iter().map(String::as_str)) {
         Some(near) => format!("did you mean \"{near}\"?"),
         None if known.is_empty() => "the settings declare no node; add one as [nodes.NAME]".to_owned(),

@@ -70,7 +70,8 @@ pub(super) struct Places {
     pub(super) header: Place,
     pub(super) name: Option<Place>,
     pub(super) command: Option<Place>,
-    pub(super) node: Option<Place>,
+    /// One for each of the task's nodes.
+    pub(super) node: Vec<Place>,
     /// One for each of the task's `depends_on`.
     pub(super) depends_on: Vec<Place>,
 }
@@ -158,20 +159,23 @@ fn read_task(reader: &mut Reader<'_>, header: Place, table: &DeTable<'_>) -> (Pl
     section.check_keys(reader, &TASK_KEYS);
     let name = required(reader, &section, &header, "name", MAX_LABEL);
     let command = required(reader, &section, &header, "command", MAX_COMMAND);
-    let node = section.text(reader, "node", MAX_LABEL);
+    let node = match section.get("node") {
+        Some(value) if value.get_ref().is_array() => read_names(reader, &section, "node"),
+        _ => section.text(reader, "node", MAX_LABEL).into_iter().collect(),
+    };
     let depends_on = read_names(reader, &section, "depends_on");
     let places = Places {
         header,
         name: name.as_ref().map(|name| name.place.clone()),
         command: command.as_ref().map(|command| command.place.clone()),
-        node: node.as_ref().map(|node| node.place.clone()),
+        node: node.iter().map(|node| node.place.clone()).collect(),
         depends_on: depends_on.iter().map(|name| name.place.clone()).collect(),
     };
     let task = Task {
         name: value(name).unwrap_or_default(),
         command: value(command).unwrap_or_default(),
         depends_on: depends_on.into_iter().map(|name| name.value).collect(),
-        node: value(node),
+        node: node.into_iter().map(|node| node.value).collect(),
         nodes_involved: read_names(reader, &section, "nodes_involved")
             .into_iter()
             .map(|name| name.value)

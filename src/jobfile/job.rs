@@ -54,9 +54,9 @@ pub struct Task {
     /// Names of the tasks that must be done before.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<String>,
-    /// Where the command runs; home if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<String>,
+    /// Where the command runs, or may run, the preferred one first; home if empty. In a file a text or a list.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "one_or_many")]
+    pub node: Vec<String>,
     /// Nodes whose slots the task takes besides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub nodes_involved: Vec<String>,
@@ -149,4 +149,11 @@ fn optional_duration<S: Serializer>(duration: &Option<Duration>, out: S) -> Resu
 
 fn optional_durations<S: Serializer>(durations: &Option<Vec<Duration>>, out: S) -> Result<S::Ok, S::Error> {
     durations.as_ref().map(|all| all.iter().copied().map(duration_text).collect::<Vec<_>>()).serialize(out)
+}
+
+fn one_or_many<S: Serializer>(names: &[String], out: S) -> Result<S::Ok, S::Error> {
+    match names {
+        [one] => one.serialize(out),
+        many => many.serialize(out),
+    }
 }

@@ -405,3 +405,18 @@ fn scratch_and_its_clean_up_are_read() {
     );
     assert!(file("cleanup = 'sometimes'").unwrap_err()[0].to_string().contains("on_end, on_success, never"));
 }
+
+#[test]
+fn a_task_names_a_node_or_candidates_each_of_them_declared_and_once() {
+    let read = |value: &str| {
+        parse_with_nodes(&format!("[[task]]\nname = 'a'\ncommand = 'SELECT 1'\nnode = {value}\n"))
+    };
+    let two = json!(["home2", "home"]);
+    for (value, node) in [("'home'", json!("home")), ("['home']", json!("home")), ("['home2', 'home']", two)]
+    {
+        assert_eq!(read(value).unwrap().to_submission()["task"][0]["node"], node);
+    }
+    for wrong in ["['home', 'n3']", "['home', 'home']", "7"] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+}

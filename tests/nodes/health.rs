@@ -32,7 +32,7 @@ async fn latency(db: &Db, node: &str) -> Duration {
     longest
 }
 
-/// Scenario 17, without candidates.
+/// Scenario 17; with candidates in `candidates.rs`.
 #[tokio::test]
 async fn scenario_17_a_drained_node_ends_what_it_has_and_starts_nothing() {
     let db = Db::new().await;
@@ -105,7 +105,7 @@ pub async fn stop(server: &mut Cluster) {
     server.exited().await.unwrap();
 }
 
-/// Scenario 16, on one node.
+/// Scenario 16, on one node; with candidates in `candidates.rs`.
 #[tokio::test]
 async fn scenario_16_failing_commands_and_a_refused_login_do_not_mark_a_node() {
     let db = Db::new().await;

@@ -6,6 +6,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod candidates;
 mod citus;
 mod doubt;
 mod exactly_once;

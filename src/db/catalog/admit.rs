@@ -37,15 +37,15 @@ UPDATE yardmaster.job_state j SET n_tasks = f.n
 
 /// Makes the lanes that the next chunk needs. `$4` is the last admitted task of this look, `$5` the chunk.
 pub const LANES: &str = "
-INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes)
-SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_nodes(f.node, f.nodes_involved)
-  FROM (SELECT t.node, t.owner, t.owner_oid, t.nodes_involved FROM (
+INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes, candidates)
+SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_nodes(f.node, f.nodes_involved), coalesce(f.candidates, '{}')
+  FROM (SELECT t.node, t.owner, t.owner_oid, t.nodes_involved, t.candidates FROM (
                SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
          WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
          ORDER BY t.task_id LIMIT $5) f
  WHERE NOT EXISTS (SELECT FROM yardmaster.lane l
                     WHERE l.node = coalesce(f.node, '') AND l.owner_oid = f.owner_oid AND l.owner = f.owner
-                      AND l.nodes = yardmaster.slot_nodes(f.node, f.nodes_involved))";
+                      AND l.nodes = yardmaster.slot_nodes(f.node, f.nodes_involved) AND l.candidates = coalesce(f.candidates, '{}'))";
 
 /// Admits the next chunk: decides blocked, runnable, or an ending at once, whatever status the row was given.
 ///
@@ -55,7 +55,7 @@ SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_node
 /// Answers one row (NULL lane) with the number and last id of the chunk, then one per lane with its first ready task.
 pub const TASKS: &str = "
 WITH RECURSIVE fresh AS MATERIALIZED (
-    SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before, t.submit_xid
+    SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before, t.submit_xid, t.candidates
       FROM (SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
      WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
      ORDER BY t.task_id LIMIT $5
@@ -63,6 +63,8 @@ WITH RECURSIVE fresh AS MATERIALIZED (
     SELECT f.*, l.lane, j.paused, j.cancel_requested OR j.delete_requested AS cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed, over.message AS over,
            CASE WHEN f.task_id = ANY ($6::bigint[]) THEN '42P19'
                 WHEN f.node IS NOT NULL AND NOT EXISTS (SELECT FROM yardmaster.node_state n WHERE n.name = f.node AND n.declared) THEN '42704'
+                WHEN f.candidates IS NOT NULL AND f.candidates <@ (SELECT array_agg(n.name) FROM yardmaster.node_state n WHERE n.declared) IS NOT TRUE
+                     THEN '42704'
                 WHEN EXISTS (SELECT FROM pg_roles r WHERE r.oid = f.owner_oid AND r.rolsuper)
                      AND EXISTS (SELECT FROM yardmaster.published p WHERE p.key = 'allow_superuser_owners' AND p.value = 'false')
                      THEN '42501'
@@ -70,7 +72,7 @@ WITH RECURSIVE fresh AS MATERIALIZED (
       FROM fresh f
       JOIN yardmaster.job_state j ON j.job_id = f.job_id
       JOIN yardmaster.lane l ON l.node = coalesce(f.node, '') AND l.owner_oid = f.owner_oid AND l.owner = f.owner
-       AND l.nodes = yardmaster.slot_nodes(f.node, f.nodes_involved)
+       AND l.nodes = yardmaster.slot_nodes(f.node, f.nodes_involved) AND l.candidates = coalesce(f.candidates, '{}')
      CROSS JOIN LATERAL (
            SELECT count(*) FILTER (WHERE p.status IS DISTINCT FROM 'done') AS waiting_for,
                   coalesce(bool_or(p.status IN ('error', 'unscheduled', 'cancelled')), false) AS doomed
@@ -104,7 +106,9 @@ WITH RECURSIVE fresh AS MATERIALIZED (
            CASE WHEN d.status = 'error' THEN CASE d.refusal
                 WHEN '53400' THEN d.over
                 WHEN '42P19' THEN 'ERROR: the dependencies of this task close a cycle'
-                WHEN '42704' THEN format('ERROR: node %I is not declared', d.node)
+                WHEN '42704' THEN format('ERROR: node %I is not declared', coalesce((
+                     SELECT c FROM unnest(d.candidates) c WHERE NOT EXISTS (SELECT FROM yardmaster.node_state n WHERE n.name = c AND n.declared) LIMIT 1),
+                     d.node))
                      || E'\\nHINT: Declare it as [nodes.NAME] in Settings.toml, reload, and retry the task.'
                 ELSE format('ERROR: role %I is a superuser and may not own tasks', d.owner)
                      || E'\\nHINT: Name another owner, or set allow_superuser_owners = true in Settings.toml.' END END
@@ -124,19 +128,20 @@ UNION ALL
 pub const TRACKED: &str = "
 SELECT n.name, n.max_tracked_tasks::bigint,
        (SELECT count(*) FROM yardmaster.lane l JOIN yardmaster.task_state s ON s.lane = l.lane
-         WHERE l.node = n.name AND s.away AND s.status IN ('blocked', 'runnable', 'running', 'cancelling'))
+         WHERE (l.node = n.name OR n.name = ANY (l.candidates)) AND s.away AND s.status IN ('blocked', 'runnable', 'running', 'cancelling'))
   FROM yardmaster.node_state n WHERE n.declared AND n.max_tracked_tasks IS NOT NULL";
 
 /// The new tasks by job, transaction and node (`$4`: those with a limit), oldest first. The last column says of a batch that a
 /// predecessor began to admit whether it was refused.
 pub const BATCHES: &str = "
-SELECT t.job_id, t.submit_xid::text, t.node, count(*),
+SELECT t.job_id, t.submit_xid::text, c.node, count(*),
        CASE WHEN $5 THEN (SELECT s.sqlstate IS NOT DISTINCT FROM '53400' FROM yardmaster.task_spec o JOIN yardmaster.task_state s ON s.task_id = o.task_id
                            WHERE o.job_id = t.job_id AND o.submit_xid = t.submit_xid LIMIT 1) END
   FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, 0) t
- WHERE t.node = ANY ($4::text[])
+ CROSS JOIN LATERAL unnest(coalesce(t.candidates, ARRAY[t.node])) c(node)
+ WHERE c.node = ANY ($4::text[])
    AND (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
- GROUP BY t.job_id, t.submit_xid, t.node ORDER BY min(t.task_id)";
+ GROUP BY t.job_id, t.submit_xid, c.node ORDER BY min(t.task_id)";
 
 /// The message of tasks whose batch a predecessor had begun to refuse.
 pub const REFUSED_BEFORE: &str = "ERROR: a node had too many tracked tasks for this job's\n\
@@ -218,4 +223,24 @@ RETURNING j.job_id, j.status::text";
 
 /// Lanes made since `$1` (their ids grow).
 pub const NEW_LANES: &str = "
-SELECT l.lane, l.node, l.owner::text, l.nodes FROM yardmaster.lane l WHERE l.lane > $1 ORDER BY l.lane";
+SELECT l.lane, l.node, l.owner::text, l.nodes, l.candidates <> '{}' FROM yardmaster.lane l WHERE l.lane > $1 ORDER BY l.lane";
+
+/// Makes the lanes that [`MOVE`] needs.
+pub const MOVE_LANES: &str = "
+INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes, candidates)
+SELECT DISTINCT m.node, m.owner, m.owner_oid, m.nodes, m.candidates FROM yardmaster.tasks_to_move() m
+ WHERE NOT EXISTS (SELECT FROM yardmaster.lane l
+                    WHERE l.node = m.node AND l.owner_oid = m.owner_oid AND l.owner = m.owner AND l.nodes = m.nodes
+                      AND l.candidates = m.candidates)";
+
+/// Moves tasks whose node is down, drained or gone to their next candidate. Answers lanes with their first ready task.
+pub const MOVE: &str = "
+WITH moved AS (
+    UPDATE yardmaster.task_state s SET lane = l.lane
+      FROM yardmaster.tasks_to_move() m
+      JOIN yardmaster.lane l ON l.node = m.node AND l.owner_oid = m.owner_oid AND l.owner = m.owner AND l.nodes = m.nodes
+       AND l.candidates = m.candidates
+     WHERE s.task_id = m.task_id
+    RETURNING s.lane, s.queue_rank, s.task_id
+)
+SELECT DISTINCT ON (m.lane) m.lane, m.queue_rank, m.task_id FROM moved m ORDER BY m.lane, m.queue_rank, m.task_id";

@@ -50,6 +50,8 @@ statements! {
     late_edges = admit::LATE_EDGES,
     admit_rollup = admit::ROLLUP,
     new_lanes = admit::NEW_LANES,
+    move_lanes = admit::MOVE_LANES,
+    move_tasks = admit::MOVE,
     settle = settle::SETTLE,
     rollup = settle::ROLLUP,
     promote = settle::PROMOTE,
@@ -135,6 +137,8 @@ pub struct Catalog {
     seen: Mark,
     admission: Option<Admission>,
     known_lane: i32,
+    /// Is there a lane whose tasks have a choice of nodes?
+    choices: bool,
     utf8: bool,
 }
 
@@ -163,6 +167,7 @@ impl Catalog {
             seen: Mark::nothing(),
             admission: None,
             known_lane: 0,
+            choices: false,
             utf8: encoding.get::<_, String>(0) == "UTF8",
         })
     }
@@ -423,6 +428,11 @@ impl Catalog {
         }
         let draining = (!requests.nodes.is_empty() || admission.is_some_and(|a| a.full && !a.counted))
             .then(|| pipe.query("read the drained nodes", &s.draining, &[]));
+        let moved = (self.choices && turn.promote).then(|| {
+            pipe.query("make lanes for tasks that move", &s.move_lanes, &[]);
+            let moved = pipe.query("move tasks to other nodes", &s.move_tasks, &[]);
+            (moved, pipe.query("read the lanes of moved tasks", &s.new_lanes, &[&known_lane]))
+        });
         let claimed = (!turn.offers.is_empty()).then(|| {
             let o = &offers;
             pipe.query(
@@ -443,10 +453,12 @@ impl Catalog {
         })?;
 
         // ---- the answer
+        let mut lanes = answers.take(new_lanes);
+        lanes.extend(answers.take(moved.map(|(_, lanes)| lanes)));
         let mut reply = TurnReply {
             claimed: offers.answers(&answers.take(claimed)),
             windows: windows.answers(turn, &answers.take(windowed)),
-            lanes: answers.take(new_lanes).iter().map(lane).collect(),
+            lanes: lanes.iter().map(lane).collect(),
             cancelling: [cancel_jobs, cancel_tasks]
                 .into_iter()
                 .flat_map(|step| answers.take(step))
@@ -465,7 +477,8 @@ impl Catalog {
             draining: draining.map(|step| answers.take(Some(step)).iter().map(|row| row.get(0)).collect()),
             ..TurnReply::default()
         };
-        for step in [tasks, late_edges, retry, resume, settled, promoted] {
+        let moved = moved.map(|(tasks, _)| tasks);
+        for step in [tasks, late_edges, retry, resume, settled, promoted, moved] {
             for row in answers.take(step) {
                 if let Some(lane) = row.get::<_, Option<i32>>(0) {
                     reply
@@ -480,6 +493,7 @@ impl Catalog {
         if let (true, Some(a)) = (reply.more_to_admit, &mut self.admission) {
             a.cursor = cursor_after;
         }
+        self.choices |= lanes.iter().any(|row| row.get(4));
         Ok((reply, postponed))
     }
 
