@@ -49,7 +49,7 @@ fn dispatch(c: &mut Criterion) {
             b.iter(|| {
                 let task = world.submit(crowd.unsigned_abs() as usize, 0, &[]);
                 world.calm();
-                world.finish(task, Outcome::Done { message: String::new() });
+                world.finish(task, Outcome::Done { message: String::new(), recorded: true });
                 world.calm();
                 world.tasks.remove(&task);
             });
@@ -98,7 +98,7 @@ fn graphs(c: &mut Criterion) {
                 (world, parent)
             },
             |(world, parent)| {
-                world.finish(*parent, Outcome::Done { message: String::new() });
+                world.finish(*parent, Outcome::Done { message: String::new(), recorded: true });
                 world.calm();
             },
             BatchSize::LargeInput,

@@ -57,6 +57,8 @@ CREATE TABLE yardmaster.task_spec (
     timeout        interval CHECK (timeout > interval '0' AND timeout <= interval '1000 days'),
     transactional  boolean,
     output         text CHECK (output ~ '^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$'),  -- a file in the job's folder, for COPY ... TO STDOUT
+    verify         text,
+    undo           text,
     submit_xid     xid8 NOT NULL DEFAULT pg_current_xact_id()
 );
 CREATE INDEX task_spec_job ON yardmaster.task_spec (job_id, task_id);

@@ -328,7 +328,8 @@ SELECT t.job_id, t.task_id, t.name, t.owner, s.pid,
        CASE WHEN s.status NOT IN ('running', 'cancelling') THEN coalesce(s.message, l.message) END AS message,
        CASE WHEN s.status NOT IN ('running', 'cancelling') THEN coalesce(s.sqlstate, l.sqlstate) END AS sqlstate,
        coalesce(s.attempt, 0) AS attempt, s.started_at, s.finished_at,
-       coalesce(s.interruptions, 0) AS interruptions, t.retry, t.timeout, t.transactional, t.submitted_by, t.task_key, t.output, t.candidates
+       coalesce(s.interruptions, 0) AS interruptions, t.retry, t.timeout, t.transactional, t.submitted_by, t.task_key, t.output, t.candidates,
+       t.verify, t.undo
   FROM yardmaster.task_spec t
   JOIN yardmaster.job_spec j ON j.job_id = t.job_id
   LEFT JOIN yardmaster.task_state s ON s.task_id = t.task_id
@@ -417,9 +418,10 @@ BEGIN
         PERFORM yardmaster.check_target(NEW.owner, c) FROM pg_catalog.unnest(NEW.candidates) c;
     END IF;
     INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
-                                      not_before, retry, timeout, transactional, output, candidates)
+                                      not_before, retry, timeout, transactional, output, candidates, verify, undo)
     VALUES (NEW.task_id, NEW.job_id, NEW.name, NEW.owner, NEW.command, NEW.node, NEW.nodes_involved, NEW.priority,
-            NEW.not_before, NEW.retry, NEW.timeout, NEW.transactional, NEW.output, NEW.candidates);
+            NEW.not_before, NEW.retry, NEW.timeout, NEW.transactional, NEW.output, NEW.candidates,
+            NEW.verify, NEW.undo);
     NEW.status := 'blocked';
     NEW.attempt := 0;
     NEW.retry_count := 0;
@@ -462,7 +464,7 @@ GRANT USAGE ON SCHEMA yardmaster TO PUBLIC;
 GRANT SELECT (job_id, owner, owner_oid, priority, key, content_hash, submit_xid) ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
 GRANT INSERT (job_id, job_type, description, owner, priority, key, content_hash, retry, timeout, scratch, cleanup, cleanup_delay)
     ON yardmaster.job_spec TO yardmaster_user, yardmaster_admin;
-GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, priority, not_before, retry, timeout, transactional, output, candidates)
+GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, priority, not_before, retry, timeout, transactional, output, candidates, verify, undo)
     ON yardmaster.task_spec TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT (job_id, task_id, depends_on) ON yardmaster.task_depend TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT (request_id, kind, job_id, task_id, argument) ON yardmaster.request TO yardmaster_user, yardmaster_admin;

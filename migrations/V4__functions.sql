@@ -78,12 +78,12 @@ BEGIN
         SELECT t.place, t.value FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
          WHERE jsonb_typeof(t.value) <> 'object'
             OR (t.value - ARRAY['name', 'command', 'depends_on', 'node', 'nodes_involved', 'owner', 'priority',
-                                'not_before', 'timeout', 'transactional', 'retry', 'output']) <> '{}'
+                                'not_before', 'timeout', 'transactional', 'retry', 'output', 'verify', 'undo']) <> '{}'
          LIMIT 1
     LOOP
         PERFORM yardmaster.check_keys(format('task %s (%s)', wrong.place, coalesce(wrong.value->>'name', 'unnamed')), wrong.value,
             ARRAY['name', 'command', 'depends_on', 'node', 'nodes_involved', 'owner', 'priority', 'not_before',
-                  'timeout', 'transactional', 'retry', 'output']);
+                  'timeout', 'transactional', 'retry', 'output', 'verify', 'undo']);
     END LOOP;
 
     PERFORM yardmaster.check_target(t.owner, t.node)
@@ -107,13 +107,14 @@ BEGIN
     ids := ARRAY(SELECT nextval('yardmaster.task_spec_task_id_seq') FROM generate_series(1, jsonb_array_length(job->'task')));
 
     INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
-                                      not_before, retry, timeout, transactional, output, candidates)
+                                      not_before, retry, timeout, transactional, output, candidates, verify, undo)
     SELECT ids[t.place], new_job_id, t.value->>'name', coalesce(t.value->>'owner', job_owner), t.value->>'command',
            CASE WHEN jsonb_typeof(t.value->'node') <> 'array' THEN t.value->>'node' END,
            CASE WHEN t.value ? 'nodes_involved' THEN ARRAY(SELECT jsonb_array_elements_text(t.value->'nodes_involved')) END,
            coalesce((t.value->>'priority')::integer, job_priority), (t.value->>'not_before')::timestamptz,
            t.value->'retry', (t.value->>'timeout')::interval, (t.value->>'transactional')::boolean, t.value->>'output',
-           CASE WHEN jsonb_typeof(t.value->'node') = 'array' THEN ARRAY(SELECT yardmaster.candidates_of(t.value->'node')) END
+           CASE WHEN jsonb_typeof(t.value->'node') = 'array' THEN ARRAY(SELECT yardmaster.candidates_of(t.value->'node')) END,
+           t.value->>'verify', t.value->>'undo'
       FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
      ORDER BY t.place;
 

@@ -19,7 +19,7 @@ use super::runner::Runner;
 use super::siding::{Place, PlaceFreed, SessionReturned};
 use crate::db::{AttemptEnd, AttemptName, Completion, Order, Output};
 use crate::messages::{
-    AbandonTask, CancelTask, Crashed, EndBackend, InterruptTask, PrepareOutput, Resolve, Resolved,
+    AbandonTask, CancelTask, Crashed, EndBackend, Flush, InterruptTask, PrepareOutput, Resolve, Resolved,
     SlotPermit, TaskFinished, TaskLeft, UseScratch,
 };
 use crate::model::{Backend, ClaimedTask, Outcome, SessionKey};
@@ -56,6 +56,8 @@ pub struct Peers {
     pub scratch: Recipient<UseScratch>,
     /// Makes the folders of output files.
     pub output: Recipient<PrepareOutput>,
+    /// Makes claims durable.
+    pub flush: Recipient<Flush>,
 }
 
 /// What an Executor starts from.
@@ -78,7 +80,7 @@ pub struct Assignment {
 
 /// What reached the Executor while its command ran; stronger ones win.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Nudge {
+pub(super) enum Nudge {
     None,
     Cancel,
     Interrupt,
@@ -143,7 +145,7 @@ impl Handler<AbandonTask> for Executor {
 }
 
 /// How a run ended, before doubt is resolved.
-enum Ended {
+pub(super) enum Ended {
     Certain(Outcome),
     /// `own` says why we ended it ourselves, if we did.
     Doubt {
@@ -155,7 +157,7 @@ enum Ended {
 
 /// Why we ended a run ourselves.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Own {
+pub(super) enum Own {
     Cancel,
     Interrupt,
     Timeout(Duration),
@@ -224,21 +226,22 @@ async fn attempt(mut assignment: Assignment, peers: Peers, mut nudges: watch::Re
 
 /// How a command is run.
 #[derive(Clone, Copy)]
-enum How<'a> {
+pub(super) enum How<'a> {
     /// In a transaction that ends with its completion record.
     Inside,
-    /// Outside one.
-    Outside,
+    /// Outside one: the command itself, or what comes before and after it.
+    Outside(&'a str),
     /// In such a transaction, its COPY data to a file.
     ToFile(&'a Output),
 }
 
-struct Run<'a> {
-    task: &'a ClaimedTask,
+/// An attempt at work, with what it needs.
+pub(super) struct Run<'a> {
+    pub(super) task: &'a ClaimedTask,
     node: &'a str,
     completion: &'a Completion,
     grace: Duration,
-    peers: &'a Peers,
+    pub(super) peers: &'a Peers,
 }
 
 impl Run<'_> {
@@ -258,18 +261,14 @@ impl Run<'_> {
                 );
             }
             (Err(refusal), _) => {
-                let sqlstate = match &refusal {
-                    sql::Refusal::Syntax { .. } | sql::Refusal::NulCharacter { .. } => "42601",
-                    sql::Refusal::TransactionControl { .. }
-                    | sql::Refusal::ClientCopy { .. }
-                    | sql::Refusal::MixedNonTransactional { .. } => REFUSED,
-                };
-                let hint = refusal.remedy().map(|r| format!("\nHINT: {r}")).unwrap_or_default();
-                return failed(sqlstate, format!("ERROR: {refusal}{hint}"));
+                let (sqlstate, message) = refusal_of(&refusal);
+                return failed(sqlstate, message);
             }
         };
         let kind = match (self.task.transactional, kind) {
-            (_, Inspection::Empty) => return Ended::Certain(Outcome::Done { message: String::new() }),
+            (_, Inspection::Empty) => {
+                return Ended::Certain(Outcome::Done { message: String::new(), recorded: true });
+            }
             (Some(true), _) => Inspection::Transactional,
             (Some(false), _) => Inspection::NonTransactional,
             (None, kind) => kind,
@@ -280,13 +279,13 @@ impl Run<'_> {
             Inspection::Empty | Inspection::Transactional => {
                 self.watched(session, How::Inside, deadline, nudges).await
             }
-            Inspection::NonTransactional => self.watched(session, How::Outside, deadline, nudges).await,
+            Inspection::NonTransactional => self.outside(session, deadline, nudges).await,
             Inspection::RetryOutside => match self.watched(session, How::Inside, deadline, nudges).await {
                 // A session that was sent a cancel request runs nothing more: the attempt was to end.
                 Ended::Certain(Outcome::Failed { sqlstate, .. })
                     if belongs_outside(&sqlstate) && session.is_reusable() =>
                 {
-                    self.watched(session, How::Outside, deadline, nudges).await
+                    self.outside(session, deadline, nudges).await
                 }
                 ended => ended,
             },
@@ -294,7 +293,7 @@ impl Run<'_> {
     }
 
     /// Runs the command and watches for nudges and the timeout meanwhile.
-    async fn watched(
+    pub(super) async fn watched(
         &self,
         session: &mut dyn Runner,
         how: How<'_>,
@@ -303,7 +302,11 @@ impl Run<'_> {
     ) -> Ended {
         let canceller = session.canceller();
         let backend = session.backend();
-        let order = Order { name: AttemptName::from(self.task), command: &self.task.command };
+        let command = match how {
+            How::Outside(command) => command,
+            How::Inside | How::ToFile(_) => &self.task.command,
+        };
+        let order = Order { name: AttemptName::from(self.task), command };
         let mut own: Option<Own> = None;
         let mut cancelling = None;
         let mut end_at: Option<Instant> = None;
@@ -324,7 +327,7 @@ impl Run<'_> {
         }
         let mut run = match how {
             How::Inside => session.run_transactional(order, self.completion),
-            How::Outside => session.run_plain(order),
+            How::Outside(_) => session.run_plain(order),
             How::ToFile(output) => session.run_output(order, self.completion, output),
         };
         let end = loop {
@@ -364,9 +367,10 @@ impl Run<'_> {
         };
         drop(run);
         match end {
-            AttemptEnd::Committed { message, .. } | AttemptEnd::Succeeded { message } => {
-                Ended::Certain(Outcome::Done { message })
+            AttemptEnd::Committed { message, .. } => {
+                Ended::Certain(Outcome::Done { message, recorded: true })
             }
+            AttemptEnd::Succeeded { message } => Ended::Certain(Outcome::Done { message, recorded: false }),
             AttemptEnd::Failed { sqlstate, message } => match own {
                 Some(Own::Interrupt) if sqlstate == "57014" || belongs_outside(&sqlstate) => {
                     Ended::Certain(Outcome::Interrupted {
@@ -399,7 +403,7 @@ impl Run<'_> {
         own: Option<Own>,
         session_server: Option<jiff::Timestamp>,
     ) -> Option<Outcome> {
-        let patience = match (self.outside(), own) {
+        let patience = match (self.may_have_run_outside(), own) {
             (true, None) => self.task.timeout.unwrap_or(PATIENCE),
             (true, Some(_)) | (false, _) => Duration::ZERO,
         };
@@ -407,7 +411,7 @@ impl Run<'_> {
         let (task, node) = (self.task.clone(), self.node.to_owned());
         let resolved = self.peers.resolve.send(Resolve { task, node, patience }).await.ok()?;
         Some(match resolved {
-            Resolved::Committed => Outcome::Done { message },
+            Resolved::Committed => Outcome::Done { message, recorded: true },
             Resolved::Revoked { server_started } => {
                 let same_server = session_server.is_some() && server_started == session_server;
                 match (own, fatal) {
@@ -451,7 +455,7 @@ impl Run<'_> {
     }
 
     /// May the command have run outside a transaction?
-    fn outside(&self) -> bool {
+    fn may_have_run_outside(&self) -> bool {
         match (self.task.transactional, sql::inspect_lenient(&self.task.command)) {
             (Some(transactional), _) => !transactional,
             (None, Ok(Inspection::NonTransactional | Inspection::RetryOutside)) => true,
@@ -466,7 +470,19 @@ fn belongs_outside(sqlstate: &str) -> bool {
     matches!(sqlstate, "2D000" | "25001")
 }
 
-fn failed(sqlstate: &str, message: String) -> Ended {
+/// SQLSTATE and text for a command that is not run.
+pub(super) fn refusal_of(refusal: &sql::Refusal) -> (&'static str, String) {
+    let sqlstate = match refusal {
+        sql::Refusal::Syntax { .. } | sql::Refusal::NulCharacter { .. } => "42601",
+        sql::Refusal::TransactionControl { .. }
+        | sql::Refusal::ClientCopy { .. }
+        | sql::Refusal::MixedNonTransactional { .. } => REFUSED,
+    };
+    let hint = refusal.remedy().map(|r| format!("\nHINT: {r}")).unwrap_or_default();
+    (sqlstate, format!("ERROR: {refusal}{hint}"))
+}
+
+pub(super) fn failed(sqlstate: &str, message: String) -> Ended {
     Ended::Certain(Outcome::Failed { sqlstate: sqlstate.to_owned(), message, revoked: false })
 }
 

@@ -28,11 +28,11 @@ use crate::db::catalog::leadership::{self, Office};
 use crate::db::catalog::publish::{self, PublishedNode};
 use crate::db::catalog::recover;
 use crate::db::catalog::retention::{self, Janitor, Keep};
-use crate::db::catalog::{Catalog, request, schedule, scratch};
+use crate::db::catalog::{Catalog, claim, request, schedule, scratch};
 use crate::db::connect::{self, Access, Purpose};
 use crate::db::{AttemptName, DbError, Nodes, TicketKeys, migrate};
 use crate::messages::{
-    EndBackend, LostOffice, NodesFound, PrepareOutput, Publish, PublishHealth, Release, RequestCancel,
+    EndBackend, Flush, LostOffice, NodesFound, PrepareOutput, Publish, PublishHealth, Release, RequestCancel,
     Resolve, Resolved, RunTurn, TicketMaker, TookOffice, TurnError, UseScratch,
 };
 use crate::meters::meters;
@@ -178,6 +178,18 @@ impl Handler<EndBackend> for Ledger {
     fn handle(&mut self, end: EndBackend, ctx: &mut Self::Context) {
         let desk = self.desk.borrow().clone();
         ctx.spawn(resolving::end(desk, Rc::clone(&self.nodes), end).into_actor(self));
+    }
+}
+
+impl Handler<Flush> for Ledger {
+    type Result = ResponseFuture<bool>;
+
+    fn handle(&mut self, Flush: Flush, _: &mut Self::Context) -> Self::Result {
+        let desk = self.desk.borrow().clone();
+        Box::pin(async move {
+            let Some(Desk { control, .. }) = desk else { return false };
+            claim::flush(&control).await.inspect_err(|e| tracing::debug!("{e}")).is_ok()
+        })
     }
 }
 

@@ -11,6 +11,7 @@ pub mod ledger;
 pub mod monitor;
 pub mod node_limiter;
 pub mod node_watch;
+mod outside;
 mod resolving;
 pub mod runner;
 mod scrubbing;

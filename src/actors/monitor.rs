@@ -18,7 +18,7 @@ use super::runner::{OpenFailure, Runner, SessionSource};
 use super::siding::{self, PlaceFreed, SessionReturned, Siding};
 use crate::db::{AttemptName, Completion};
 use crate::messages::{
-    AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, GetSnapshot,
+    AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, Flush, GetSnapshot,
     InterruptTask, LostOffice, NodeHeard, NodesFound, PrepareOutput, Publish, PublishHealth, Reload,
     RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant, Snapshot,
     Suspect, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice, TurnError, UseScratch, Wake, WakeAt,
@@ -41,6 +41,8 @@ pub struct Colleagues {
     pub output: Recipient<PrepareOutput>,
     /// Ends backends; for Executors.
     pub end: Recipient<EndBackend>,
+    /// Makes claims durable; for Executors.
+    pub flush: Recipient<Flush>,
     /// Asks for cancellation in the catalog.
     pub cancel: Recipient<RequestCancel>,
     /// Publishes nodes and limits.
@@ -341,6 +343,7 @@ impl Monitor {
             scratch: self.colleagues.scratch.clone(),
             output: self.colleagues.output.clone(),
             end: self.colleagues.end.clone(),
+            flush: self.colleagues.flush.clone(),
         };
         let (id, attempt) = (task.task, task.attempt);
         tracing::debug!(job = task.job.0, task = id.0, attempt, "attempt started");

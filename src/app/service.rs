@@ -102,6 +102,7 @@ impl Service {
                 scratch: ledger.clone().recipient(),
                 output: ledger.clone().recipient(),
                 end: ledger.clone().recipient(),
+                flush: ledger.clone().recipient(),
                 cancel: ledger.clone().recipient(),
                 publish: ledger.clone().recipient(),
                 health: ledger.clone().recipient(),

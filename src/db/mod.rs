@@ -11,7 +11,8 @@
 //! Owners' sessions, bottom up: [`target`] says where a node is, [`dial`] connects to it, by [`tls`] where wanted; [`report`] reads error fields;
 //! [`frames`] cuts the server's byte stream into messages and filters it into [`replies`]; [`tap`] puts that
 //! between the socket and tokio-postgres; [`login`] opens a session; [`session`] runs an attempt in it; [`verdict`]
-//! says from the replies how it ended; [`cancel`] interrupts it. [`record`] is the ticket of the completion record.
+//! says from the replies how it ended; [`cancel`] interrupts it; [`outside`] is what is asked around a command without a
+//! transaction. [`record`] is the ticket of the completion record.
 
 pub mod attempt;
 pub mod bootstrap;
@@ -30,6 +31,7 @@ pub mod login;
 pub mod migrate;
 pub mod node;
 pub mod output;
+pub mod outside;
 mod parameters;
 pub mod passwords;
 pub mod pipeline;

@@ -24,6 +24,7 @@ pub(super) fn check(
     let names = check_names(reader, &draft.tasks);
     for (places, task) in &draft.tasks {
         check_command(reader, places, task);
+        check_around(reader, places, task);
         check_node(reader, places, task, known_nodes);
     }
     let edges = check_dependencies(reader, &draft.tasks, &names);
@@ -70,14 +71,34 @@ fn check_command(reader: &mut Reader<'_>, places: &Places, task: &Task) {
         }
         (_, Err(refusal)) => refusal,
     };
+    report(reader, place, &refusal, &label(task));
+}
+
+fn check_around(reader: &mut Reader<'_>, places: &Places, task: &Task) {
+    for (what, place, text) in [("verify", &places.verify, &task.verify), ("undo", &places.undo, &task.undo)]
+    {
+        let (Some(place), Some(text)) = (place, text) else { continue };
+        match sql::inspect(text) {
+            Err(refusal) => report(reader, place, &refusal, &format!("`{what}` of {}", label(task))),
+            Ok(_) if what == "verify" && sql::sole_statement(text).is_none() => {
+                let message =
+                    format!("`verify` of {} must be one query that yields true or false", label(task));
+                reader.mistake(place.clone(), message);
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+fn report(reader: &mut Reader<'_>, place: &Place, refusal: &Refusal, whose: &str) {
     let raw = reader.source().text().get(place.clone()).unwrap_or_default();
     let at = place.start + raw_offset(raw, refusal.position());
     // The word under the place, for the caret.
     let word = reader.source().text().get(at..).unwrap_or_default();
     let length = word.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(word.len());
     let message = match &refusal {
-        Refusal::Syntax { .. } => format!("SQL of {}: {refusal}", label(task)),
-        _ => format!("{}: {refusal}", label(task)),
+        Refusal::Syntax { .. } => format!("SQL of {whose}: {refusal}"),
+        _ => format!("{whose}: {refusal}"),
     };
     reader.add(at..at + length, message, refusal.remedy().map(str::to_owned));
 }

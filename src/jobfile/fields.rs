@@ -23,7 +23,7 @@ const JOB_KEYS: [&str; 11] = [
     "cleanup_delay",
     "task",
 ];
-const TASK_KEYS: [&str; 12] = [
+const TASK_KEYS: [&str; 14] = [
     "name",
     "command",
     "depends_on",
@@ -34,6 +34,8 @@ const TASK_KEYS: [&str; 12] = [
     "not_before",
     "timeout",
     "transactional",
+    "verify",
+    "undo",
     "retry",
     "output",
 ];
@@ -70,6 +72,8 @@ pub(super) struct Places {
     pub(super) header: Place,
     pub(super) name: Option<Place>,
     pub(super) command: Option<Place>,
+    pub(super) verify: Option<Place>,
+    pub(super) undo: Option<Place>,
     /// One for each of the task's nodes.
     pub(super) node: Vec<Place>,
     /// One for each of the task's `depends_on`.
@@ -164,8 +168,12 @@ fn read_task(reader: &mut Reader<'_>, header: Place, table: &DeTable<'_>) -> (Pl
         _ => section.text(reader, "node", MAX_LABEL).into_iter().collect(),
     };
     let depends_on = read_names(reader, &section, "depends_on");
+    let verify = section.text(reader, "verify", MAX_COMMAND);
+    let undo = section.text(reader, "undo", MAX_COMMAND);
     let places = Places {
         header,
+        verify: verify.as_ref().map(|verify| verify.place.clone()),
+        undo: undo.as_ref().map(|undo| undo.place.clone()),
         name: name.as_ref().map(|name| name.place.clone()),
         command: command.as_ref().map(|command| command.place.clone()),
         node: node.iter().map(|node| node.place.clone()).collect(),
@@ -185,6 +193,8 @@ fn read_task(reader: &mut Reader<'_>, header: Place, table: &DeTable<'_>) -> (Pl
         not_before: section.get("not_before").and_then(|value| read_not_before(reader, value)),
         timeout: read_timeout(reader, &section),
         transactional: section.bool(reader, "transactional"),
+        verify: value(verify),
+        undo: value(undo),
         retry: read_retry(reader, &section),
         output: read_output(reader, &section),
     };

@@ -75,6 +75,14 @@ pub struct Task {
     /// Forces the command into a transaction or out of one; absent: recognised from the statement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transactional: Option<bool>,
+    /// For commands outside a transaction: a query that yields true when the work is done already. Asked before
+    /// every attempt but the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verify: Option<String>,
+    /// For commands outside a transaction: takes back what an earlier attempt may have left. Runs before every attempt
+    /// but the first, after `verify`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undo: Option<String>,
     /// This task's own retry policy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry: Option<Retry>,

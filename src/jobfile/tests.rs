@@ -55,6 +55,8 @@ priority = 5
 not_before = 2026-12-01T08:00:00+01:00
 timeout = "30s"
 transactional = false
+verify = "SELECT true"
+undo = "SELECT 3"
 retry = { max_retries = 3 }
 [[task]]
 name = "first"
@@ -77,6 +79,7 @@ delays = ["5s"]
                 "name": "second", "command": "SELECT 2", "depends_on": ["first"], "node": "home2",
                 "nodes_involved": ["x", "logical"], "owner": "alice", "priority": 5,
                 "not_before": "2026-12-01T07:00:00Z", "timeout": "30s", "transactional": false,
+                "verify": "SELECT true", "undo": "SELECT 3",
                 "retry": {"max_retries": 3}
             },
         ],
@@ -97,7 +100,7 @@ fn unknown_keys_are_named_with_the_nearest_or_all() {
     task_shows(
         "colour = 1",
         "job.toml:4:1: unknown key `colour` in task \"a\"\n    colour = 1\n    ^^^^^^\n  hint: known keys: name, command, depends_on, \
-         node, nodes_involved, owner, priority, not_before, timeout, transactional, retry, output",
+         node, nodes_involved, owner, priority, not_before, timeout, transactional, verify, undo, retry, output",
     );
 }
 

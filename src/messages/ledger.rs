@@ -125,6 +125,12 @@ pub struct UseScratch {
 #[rtype(result = "Result<(PathBuf, u64), String>")]
 pub struct PrepareOutput(pub JobId);
 
+/// Make sure that whatever was committed at home before is on its disk: the claim of a command whose effects no crash
+/// takes back. Answers whether it is.
+#[derive(Message, Clone, Copy, PartialEq, Eq, Debug)]
+#[rtype(result = "bool")]
+pub struct Flush;
+
 /// Ask for the cancellation of jobs, as `job_cancel` does. Answers whether the requests were committed.
 #[derive(Message, Clone, PartialEq, Eq, Debug)]
 #[rtype(result = "bool")]

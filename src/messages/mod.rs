@@ -16,8 +16,8 @@ pub use dispatch::{
 };
 pub use inspect::{GetSnapshot, Snapshot};
 pub use ledger::{
-    EndBackend, LostOffice, PrepareOutput, Publish, Release, RequestCancel, Resolve, Resolved, RunTurn,
-    TicketMaker, TookOffice, TurnError, UseScratch,
+    EndBackend, Flush, LostOffice, PrepareOutput, Publish, Release, RequestCancel, Resolve, Resolved,
+    RunTurn, TicketMaker, TookOffice, TurnError, UseScratch,
 };
 pub use nodes::{NodeHeard, NodesDeclared, NodesFound, PublishHealth, Suspect};
 pub use slots::{

@@ -44,6 +44,10 @@ pub struct ClaimedTask {
     pub timeout: Option<Duration>,
     /// Forced into or out of a transaction; `None`: recognised from the command.
     pub transactional: Option<bool>,
+    /// A query, for commands outside a transaction: true when what the command does is done already.
+    pub verify: Option<String>,
+    /// What takes back what an earlier attempt outside a transaction may have left.
+    pub undo: Option<String>,
     /// Failed attempts so far.
     pub retry_count: i32,
     /// Interrupted attempts so far.
@@ -71,6 +75,9 @@ pub enum Outcome {
     Done {
         /// What PostgreSQL said.
         message: String,
+        /// Should the news be lost, can it be had again: from the completion record, or by running again what wrote
+        /// nothing? Otherwise it must reach the disk.
+        recorded: bool,
     },
     /// The command failed and nothing of it was committed (or it ran outside a transaction and failed).
     Failed {

@@ -8,8 +8,8 @@ use pg_query::protobuf::{
     ReindexObjectType, ReindexStmt, Token,
 };
 
-use crate::sql::grammar;
 use crate::sql::tokens::Statement;
+use crate::sql::{BuiltIndex, grammar};
 
 /// Where one statement may run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +82,17 @@ fn of_tree(tree: &Node) -> Kind {
         Node::DropSubscriptionStmt(_) => OnlyServerKnows,
         _ => Transactional,
     }
+}
+
+/// See [`crate::sql::kept_index`].
+pub(super) fn kept_index(tree: &Node) -> Option<BuiltIndex> {
+    let Node::IndexStmt(index) = tree else { return None };
+    let table = index.relation.as_ref().filter(|_| index.concurrent && index.if_not_exists)?;
+    Some(BuiltIndex {
+        schema: Some(table.schemaname.clone()).filter(|schema| !schema.is_empty()),
+        table: table.relname.clone(),
+        name: index.idxname.clone(),
+    })
 }
 
 fn of_reindex(reindex: &ReindexStmt) -> Kind {

@@ -114,6 +114,36 @@ impl Refusal {
     }
 }
 
+/// An index that a command builds unless one of its name is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BuiltIndex {
+    /// The schema of table and index, if the command names it.
+    pub schema: Option<String>,
+    /// The table.
+    pub table: String,
+    /// The index.
+    pub name: String,
+}
+
+/// Names the index if the command is a single CREATE INDEX CONCURRENTLY IF NOT EXISTS, whose success does not say that
+/// there is an index of use.
+pub fn kept_index(command: &str) -> Option<BuiltIndex> {
+    kinds::kept_index(&grammar::tree(command)?)
+}
+
+/// The text of the only statement of a command, without terminator and comments around it; `None` if it has none or
+/// several.
+pub fn sole_statement(command: &str) -> Option<&str> {
+    if command.contains('\0') {
+        return None;
+    }
+    let tokens = tokens::lex(command).ok()?;
+    let [range] = &tokens::terminated(&tokens)[..] else { return None };
+    let of_it = tokens.get(range.clone())?;
+    let last = of_it.iter().rfind(|token| token.kind != tokens::SEMICOLON)?;
+    command.get(of_it.first()?.start..last.end)
+}
+
 /// Tells whether a command is white space only, as PostgreSQL's lexer sees it. A blank command is refused at
 /// submission; a comment-only one is not blank and succeeds without doing anything.
 pub fn is_blank(command: &str) -> bool {

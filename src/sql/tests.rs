@@ -345,6 +345,22 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
+#[test]
+fn the_sole_statement_is_cut_out_of_what_surrounds_it() {
+    for (text, sole) in [
+        ("SELECT 1", Some("SELECT 1")),
+        (" /* a; */ SELECT 1 ; -- enough", Some("SELECT 1")),
+        ("SELECT 1 -- enough", Some("SELECT 1")),
+        ("SELECT ';'; SELECT 2", None),
+        ("-- nothing", None),
+        (";", None),
+        ("", None),
+        ("SELECT 1\0", None),
+    ] {
+        assert_eq!(sole_statement(text), sole, "{text}");
+    }
+}
+
 proptest! {
     #[test]
     fn nothing_panics(pieces in prop::collection::vec(piece(), 0..14)) {

@@ -7,7 +7,7 @@ use pg_query::protobuf::Token;
 
 use crate::sql::grammar::words_of;
 
-const SEMICOLON: Token = Token::Ascii59;
+pub(super) const SEMICOLON: Token = Token::Ascii59;
 const OPEN: Token = Token::Ascii40;
 const CLOSE: Token = Token::Ascii41;
 

@@ -5,6 +5,7 @@
 mod attempts;
 mod leaving;
 mod office;
+mod outside;
 mod prefetch;
 mod rounds;
 mod support;

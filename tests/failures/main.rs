@@ -12,6 +12,7 @@ mod hostile;
 mod ledger;
 mod network;
 mod outages;
+mod outside;
 mod requests;
 mod rows;
 mod signals;

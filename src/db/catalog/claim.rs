@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use tokio_postgres::Row;
+use tokio_postgres::{Client, Row};
+
+use super::super::error::DbError;
 
 use crate::model::{Backend, ClaimedTask, JobId, LaneId, LiveAttempt, Offer, QueueKey, TaskId};
 
@@ -53,7 +55,8 @@ SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, co
        c.site,
        CASE WHEN c.attempt = 1 THEN extract(epoch FROM now() - greatest(j.submitted_at, t.not_before, (
             SELECT max(p.finished_at) FROM yardmaster.task_depend e JOIN yardmaster.task_state p ON p.task_id = e.depends_on
-             WHERE e.task_id = c.task_id)))::float8 END, j.scratch, t.output
+             WHERE e.task_id = c.task_id)))::float8 END, j.scratch, t.output,
+       t.verify, t.undo
   FROM claimed c JOIN yardmaster.lane l ON l.lane = c.lane LEFT JOIN pg_roles r ON r.oid = l.owner_oid
   JOIN yardmaster.task_spec t ON t.task_id = c.task_id JOIN yardmaster.job_spec j ON j.job_id = c.job_id";
 
@@ -70,7 +73,7 @@ pub const LIVE: &str = "
 SELECT 0::bigint, s.job_id, s.task_id, s.attempt, s.series, t.task_key, s.lane, coalesce(s.command, t.command),
        CASE WHEN j.retry IS NULL THEN t.retry WHEN t.retry IS NULL THEN j.retry ELSE j.retry || t.retry END,
        (extract(epoch FROM t.timeout) * 1000)::bigint, t.transactional, s.retry_count, s.interruptions, s.pid, s.backend_start, NULL::text, s.site,
-       NULL::float8, j.scratch, t.output, l.node, l.nodes, s.status = 'cancelling'
+       NULL::float8, j.scratch, t.output, t.verify, t.undo, l.node, l.nodes, s.status = 'cancelling'
   FROM yardmaster.task_state s JOIN yardmaster.task_spec t ON t.task_id = s.task_id
   JOIN yardmaster.job_spec j ON j.job_id = s.job_id JOIN yardmaster.lane l ON l.lane = s.lane
  WHERE s.status IN ('running', 'cancelling') ORDER BY s.started_at, s.task_id";
@@ -84,6 +87,19 @@ SELECT w.lane, t.queue_rank, t.task_id
         WHERE s.lane = w.lane AND s.ready AND (s.queue_rank, s.task_id) > (w.after_rank, w.after_task)
         ORDER BY s.queue_rank, s.task_id LIMIT w.n + 1) t
  ORDER BY w.lane, t.queue_rank, t.task_id";
+
+/// A commit that waits for the disk takes every earlier one along, and needs something to write. One message, so that
+/// nothing else on the connection comes between.
+const FLUSH: &str = "BEGIN; SET LOCAL synchronous_commit = on;
+SELECT pg_catalog.pg_logical_emit_message(true, 'yardmaster', ''); COMMIT";
+
+/// Makes the claims that were committed before durable.
+///
+/// # Errors
+/// When home does not confirm it.
+pub async fn flush(client: &Client) -> Result<(), DbError> {
+    client.batch_execute(FLUSH).await.map_err(DbError::postgres("flush a claim"))
+}
 
 /// Before every key of a lane.
 pub const START: QueueKey = QueueKey { rank: i32::MIN, task: TaskId(i64::MIN) };
@@ -171,11 +187,13 @@ pub fn claimed(row: &Row) -> (usize, ClaimedTask) {
         waited: row.get::<_, Option<f64>>(17).and_then(|s| Duration::try_from_secs_f64(s.max(0.0)).ok()),
         scratch: row.get(18),
         output: row.get(19),
+        verify: row.get(20),
+        undo: row.get(21),
     };
     (usize::try_from(place - 1).unwrap_or(0), task)
 }
 
 /// Maps a row of [`LIVE`].
 pub fn live(row: &Row) -> LiveAttempt {
-    LiveAttempt { claimed: claimed(row).1, node: row.get(20), nodes: row.get(21), cancelling: row.get(22) }
+    LiveAttempt { claimed: claimed(row).1, node: row.get(22), nodes: row.get(23), cancelling: row.get(24) }
 }

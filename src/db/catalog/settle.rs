@@ -158,7 +158,7 @@ impl Given {
                 Outcome::Done { .. } | Outcome::Withdrawn => false,
             };
             let (sqlstate, message) = match &s.outcome {
-                Outcome::Done { message } | Outcome::Interrupted { message, revoked: _ } => {
+                Outcome::Done { message, recorded: _ } | Outcome::Interrupted { message, revoked: _ } => {
                     (None, message.as_str())
                 }
                 Outcome::Failed { sqlstate, message, revoked: _ } => {

@@ -18,7 +18,7 @@ use super::{admit, claim, request, settle};
 use crate::model::graph;
 use crate::model::tracking::{self, Batch, Tracked};
 use crate::model::{
-    Ending, JobId, JobStatus, Lane, LaneId, LiveAttempt, QueueKey, SessionKey, TaskId, Turn, TurnReply,
+    JobId, JobStatus, Lane, LaneId, LiveAttempt, Outcome, QueueKey, SessionKey, TaskId, Turn, TurnReply,
     Window,
 };
 
@@ -351,7 +351,7 @@ impl Catalog {
         let at_home = turn.offers.iter().all(|offer| offer.site.is_none());
         let lazy = at_home
             && admission.is_none()
-            && turn.settlements.iter().all(|x| matches!(x.ending, Ending::Done));
+            && turn.settlements.iter().all(|x| matches!(x.outcome, Outcome::Done { recorded: true, .. }));
         let begin = if lazy {
             "BEGIN ISOLATION LEVEL REPEATABLE READ; SET LOCAL synchronous_commit = off"
         } else {

@@ -9,8 +9,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use uuid::Uuid;
 use yardmaster::messages::{
-    EndBackend, PrepareOutput, Publish, PublishHealth, RequestCancel, Resolve, Resolved, RunTurn, Suspect,
-    TurnError, UseScratch,
+    EndBackend, Flush, PrepareOutput, Publish, PublishHealth, RequestCancel, Resolve, Resolved, RunTurn,
+    Suspect, TurnError, UseScratch,
 };
 use yardmaster::model::{
     Backend, ClaimedTask, Ending, JobId, JobStatus, Lane, LiveAttempt, Offer, Outcome, QueueKey, Settlement,
@@ -38,6 +38,8 @@ pub struct Task {
     pub depends_on: Vec<i64>,
     pub timeout: Option<Duration>,
     pub transactional: Option<bool>,
+    pub verify: Option<String>,
+    pub undo: Option<String>,
     pub status: TaskStatus,
     pub attempt: i32,
     pub retries: i32,
@@ -61,6 +63,9 @@ pub struct Catalog {
     pub published: u32,
     pub max_live: usize,
     pub turns: u32,
+    pub flushes: u32,
+    /// How many more claims home does not confirm.
+    pub unflushed: u32,
 }
 
 impl Catalog {
@@ -91,6 +96,8 @@ impl Catalog {
             retry: None,
             timeout: task.timeout,
             transactional: task.transactional,
+            verify: task.verify.clone(),
+            undo: task.undo.clone(),
             retry_count: task.retries,
             interruptions: 0,
             owner_trouble: None,
@@ -297,6 +304,18 @@ impl Handler<PrepareOutput> for FakeLedger {
 
     fn handle(&mut self, PrepareOutput(job): PrepareOutput, _: &mut Self::Context) -> Self::Result {
         Ok((format!("folder_of_{job}").into(), 1 << 20))
+    }
+}
+
+impl Handler<Flush> for FakeLedger {
+    type Result = bool;
+
+    fn handle(&mut self, Flush: Flush, _: &mut Self::Context) -> Self::Result {
+        let mut catalog = self.catalog.lock().unwrap();
+        catalog.flushes += 1;
+        let refused = catalog.unflushed > 0;
+        catalog.unflushed = catalog.unflushed.saturating_sub(1);
+        !refused
     }
 }
 

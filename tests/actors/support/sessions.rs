@@ -17,6 +17,7 @@ pub struct Run {
     pub task: i64,
     pub attempt: i32,
     pub transactional: bool,
+    pub command: String,
     pub owner: String,
     pub backend: Backend,
     pub cancels: Arc<AtomicU32>,
@@ -31,6 +32,11 @@ impl Run {
     pub fn commit(self) {
         let recorded = self.transactional;
         self.end(AttemptEnd::Committed { recorded, message: "SELECT 1".into() });
+    }
+
+    /// Outside a transaction: it ends with these words.
+    pub fn say(self, message: &str) {
+        self.end(AttemptEnd::Succeeded { message: message.into() });
     }
 
     pub fn fail(self, sqlstate: &str) {
@@ -74,6 +80,7 @@ impl FakeSession {
             task: order.name.task.0,
             attempt: order.name.attempt,
             transactional,
+            command: order.command.to_owned(),
             owner: self.owner.clone(),
             backend: self.backend,
             cancels: Arc::clone(&self.cancels),

@@ -102,7 +102,7 @@ fn play(world: &mut World, step: Step) {
                     0 => Outcome::Failed { sqlstate: "22012".into(), message, revoked: false },
                     1 => Outcome::Failed { sqlstate: "42601".into(), message, revoked: false },
                     2 => Outcome::Interrupted { revoked: true, message },
-                    _ => Outcome::Done { message },
+                    _ => Outcome::Done { message, recorded: true },
                 };
                 world.finish(running[which.index(running.len())], outcome);
             }

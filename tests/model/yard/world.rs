@@ -96,7 +96,7 @@ pub struct World {
 }
 
 fn done() -> Outcome {
-    Outcome::Done { message: String::new() }
+    Outcome::Done { message: String::new(), recorded: true }
 }
 
 impl World {
@@ -490,6 +490,8 @@ impl World {
             retry: None,
             timeout: None,
             transactional: None,
+            verify: None,
+            undo: None,
             retry_count: 0,
             interruptions: 0,
             owner_trouble: None,
