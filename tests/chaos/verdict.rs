@@ -78,6 +78,11 @@ const CLAIMS: &[(&str, &str)] = &[
           WHERE b.started_at < a.ended_at",
     ),
     (
+        "no scratch schema is left",
+        "SELECT nspname::text AS schema, 'is there' AS state, '' AS reason FROM pg_namespace WHERE nspname ^@ 'yardmaster_'
+         UNION ALL SELECT schema_name, state, reason FROM yardmaster.scratch",
+    ),
+    (
         "only failures spend retries",
         "SELECT s.task_id, s.retry_count FROM yardmaster.task_state s
           WHERE s.retry_count > (SELECT count(*) FROM yardmaster.attempt_log l WHERE l.task_id = s.task_id AND l.outcome = 'failed')",
@@ -88,7 +93,8 @@ const CLAIMS: &[(&str, &str)] = &[
 pub async fn calm(admin: &Client, within: Duration) {
     let left = "SELECT (SELECT count(*) FROM yardmaster.task WHERE status NOT IN ('done', 'error', 'unscheduled', 'cancelled'))
                      + (SELECT count(*) FROM yardmaster.job WHERE state NOT IN ('finished', 'cancelled', 'failed'))
-                     + (SELECT count(*) FROM yardmaster.request WHERE handled_at IS NULL)";
+                     + (SELECT count(*) FROM yardmaster.request WHERE handled_at IS NULL)
+                     + (SELECT count(*) FROM yardmaster.scratch)";
     let deadline = tokio::time::Instant::now() + within;
     while admin.query_one(left, &[]).await.unwrap().get::<_, i64>(0) > 0
         && tokio::time::Instant::now() < deadline

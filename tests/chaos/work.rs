@@ -82,11 +82,16 @@ async fn ask(url: &str, sql: &str, argument: &str) -> Option<i64> {
 
 /// A job file as JSON: some tasks in a chain, some free, some failing.
 fn job(dice: &mut Dice, index: u64, first: u64, size: u64) -> String {
-    let mut text = format!("{{\"key\": \"job {index}\", \"task\": [");
+    // Tables in the job's scratch schema, one a task: a name that is taken would be an effect that came twice.
+    let scratch = index.is_multiple_of(3);
+    let mut text = format!("{{\"key\": \"job {index}\", \"scratch\": {scratch}, \"task\": [");
     let chained = dice.percent(40);
     let mut names: Vec<String> = Vec::new();
     for number in first..first + size {
-        let (letter, command) = command(dice, number);
+        let (letter, mut command) = command(dice, number);
+        if scratch && letter == 'k' {
+            command = format!("CREATE TABLE t{number} (); {command}");
+        }
         let name = format!("{letter}{number}");
         let comma = if names.is_empty() { "" } else { ", " };
         let _ = write!(text, "{comma}{{\"name\": \"{name}\", \"command\": \"{command}\"");

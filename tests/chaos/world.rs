@@ -36,6 +36,7 @@ impl World {
     pub async fn new() -> World {
         let (cluster, place) = own(&[]).await;
         let db = Db::on(place).await;
+        db.sql(&format!("GRANT CREATE ON DATABASE {} TO {OWNER}", db.name)).await;
         db.alice(TABLES).await;
         let logs = tempfile::Builder::new().prefix("ym-chaos-").tempdir().unwrap();
         let url = db.url("yard_service");
