@@ -8,7 +8,7 @@ export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 bin := $(or $(CARGO_TARGET_DIR),target)/debug/yardmaster
 JOB ?= examples/first-minute.toml
 
-.PHONY: help setup run run-nodes test test-slow chaos lint bench bench-model ci
+.PHONY: help setup run run-nodes test test-slow chaos lint bench bench-model screenshots ci
 
 help: ## Prints this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s%s\n", $$1, $$2 }'
@@ -45,6 +45,10 @@ bench: setup ## Measures speed beside pgbench's limits, 4 minutes (BENCH="drain 
 
 bench-model: setup ## Measures the pure model (criterion)
 	cargo bench --bench model
+
+screenshots: setup ## Makes the pictures of the page in docs/screenshots, with real data in a headless Chromium
+	@scripts/setup browser
+	cargo test --test http pictures -- --ignored
 
 ci: ## Does what the continuous integration does: lint and test
 	@.ci/run

@@ -2,9 +2,11 @@
 
 pub mod home;
 pub mod service;
+pub mod systemd;
 
 pub use home::Home;
 pub use service::{Ended, Service};
+pub use systemd::Systemd;
 
 use crate::cluster::ClusterError;
 use crate::db::DbError;

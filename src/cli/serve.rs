@@ -5,7 +5,7 @@ use std::rc::Rc;
 use clap::Args;
 
 use super::{CliError, Context, Exit};
-use crate::app::{AppError, Ended, Home, Service};
+use crate::app::{AppError, Ended, Home, Service, Systemd};
 use crate::http::Bound;
 use crate::settings::Settings;
 use crate::telemetry;
@@ -13,6 +13,7 @@ use crate::telemetry;
 const EXAMPLES: &str = "\
 Without a database of yours (--database, DATABASE_URL, settings) a private PostgreSQL is started and kept below
 data_dir. SIGTERM ends the service in order, SIGINT cancels its jobs first, SIGHUP reads the settings again.
+Pages, API and /metrics are on http://127.0.0.1:8380/ (http.listen).
 
 Examples:
   yardmaster serve
@@ -35,20 +36,26 @@ pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
     actix_rt::System::new().block_on(async {
         let mut home = Home::prepare(&mut settings).await?;
         let private = home.is_private();
+        let manager = Systemd::default();
+        let (heard, told) = (manager.clone(), manager.clone());
         let applied = move |settings: &Settings| {
             if let Err(e) = logs.set_level(&settings.log.level) {
                 tracing::error!("log.level: {e}");
             }
+            told.reloaded();
         };
         let mut service =
             Service::start(home.config()?, home.service_url.clone(), &settings, Rc::new(applied));
         let sources = context.sources();
         service.hear_signals(move || {
-            Settings::load(&sources).map(|mut s| {
+            heard.reloading();
+            let read = Settings::load(&sources).inspect_err(|_| heard.reloaded());
+            read.map(|mut s| {
                 s.allow_superuser_owners |= private;
                 s
             })
         })?;
+        manager.watch(&service)?;
         let page = bound.serve(&home.service_url, service.monitor().clone().recipient())?;
         let ended = tokio::select! {
             ended = service.ended() => ended,

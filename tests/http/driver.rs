@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
+use base64::Engine as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use ureq::Agent;
@@ -120,11 +121,9 @@ impl Browser {
     }
 
     /// A picture of the window, as PNG.
-    pub fn picture(&self) -> String {
-        self.chrome("Page.captureScreenshot", &json!({ "format": "png" }))["data"]
-            .as_str()
-            .unwrap()
-            .to_owned()
+    pub fn picture(&self) -> Vec<u8> {
+        let taken = self.chrome("Page.captureScreenshot", &json!({ "format": "png" }));
+        base64::engine::general_purpose::STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
     }
 
     fn chrome(&self, command: &str, parameters: &Value) -> Value {

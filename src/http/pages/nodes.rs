@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::super::state::State;
 use super::Page;
 use super::frame::Frame;
-use super::parts::{ago, badge, task_name, took};
+use super::parts::{badge, task_name, took};
 use crate::db::gauge::{self, NodeSlots};
 use crate::db::inspect::service;
 use crate::model::text;
@@ -68,7 +68,7 @@ fn card(node: &NodeSlots, now: jiff::Timestamp) -> Markup {
                 @if all { "max_task_executors" }
                 @else if node.declared {
                     (badge(&node.state))
-                    @if let Some(since) = node.since { " since " (ago(since, now)) }
+                    @if let Some(since) = node.since { " for " (text::between(since, now)) }
                     @if let Some(reason) = &node.reason { ": " (text::inert(reason)) }
                 } @else { "a name whose slots are counted" }
             }

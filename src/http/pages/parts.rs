@@ -14,12 +14,13 @@ pub(super) fn badge(status: &str) -> Markup {
 /// The sign of a status.
 pub(super) fn sign(status: &str) -> &'static str {
     match status {
-        "done" | "finished" => "✓",
-        "error" | "failed" | "failing" => "✕",
+        "done" | "finished" | "active" => "✓",
+        "error" | "failed" | "failing" | "down" => "✕",
         "running" => "▶",
         "runnable" | "scheduled" => "◦",
         "cancelled" | "cancelling" => "⊘",
         "interrupted" => "↻",
+        "paused" => "‖",
         "unscheduled" => "–",
         _ => "·",
     }
@@ -48,7 +49,7 @@ pub(super) fn share(job: &Job) -> Markup {
     }
 }
 
-/// A moment, to the second, in the zone of the service; the whole of it as a title.
+/// A moment, to the second, in UTC; the whole of it as a title.
 pub(super) fn moment(at: Timestamp) -> Markup {
     html! { time datetime=(at) title=(at) { (at.strftime("%Y-%m-%d %H:%M:%S").to_string()) " UTC" } }
 }
