@@ -33,8 +33,9 @@ test-slow: setup ## Runs the tests, the long ones too, on the installed PostgreS
 	cargo test -- --include-ignored
 	bin=$$(scripts/setup postgres-18) && YARDMASTER_PG_BIN=$$bin cargo test -- --include-ignored
 
-chaos: setup ## Runs the long crash test: 10,000 tasks, three minutes of harm (SEED=n repeats one)
+chaos: setup ## Runs the long crash tests: 10,000 tasks, three minutes of harm; three nodes, two minutes (SEED=n repeats one)
 	YARDMASTER_CHAOS_TASKS=10000 YARDMASTER_CHAOS_SECONDS=180 $(if $(SEED),YARDMASTER_CHAOS_SEED=$(SEED)) cargo test --test chaos -- --nocapture
+	YARDMASTER_CHAOS_SECONDS=120 $(if $(SEED),YARDMASTER_CHAOS_SEED=$(SEED)) cargo test --test nodes chaos_ -- --nocapture
 
 lint: setup ## Checks format and lints
 	cargo fmt --check

@@ -7,11 +7,16 @@
 mod support;
 
 mod candidates;
+mod chaos;
 mod citus;
+#[allow(dead_code, reason = "one sequence is enough here")]
+#[path = "../chaos/dice.rs"]
+mod dice;
 mod doubt;
 mod exactly_once;
 mod example;
 mod health;
+mod limits;
 mod node;
 mod output;
 mod scratch;
