@@ -1,6 +1,7 @@
 //! What every verb needs: flags, settings, a connection, job files.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::Value;
@@ -105,19 +106,34 @@ fn environment() -> Vec<(String, String)> {
     std::env::vars_os().filter_map(|(k, v)| Some((k.into_string().ok()?, v.into_string().ok()?))).collect()
 }
 
-/// Reads a job file into what `job_submit` takes: the same keys. A name that ends in `.json` is read as JSON, whose
-/// mistakes the catalog finds, one at a time.
+/// Reads a job file (TOML, or YAML or JSON by its name's ending) into what `job_submit` takes. A `command_file`
+/// is looked for beside the job file.
 ///
 /// # Errors
 /// The mistakes, each rendered with its place.
-pub fn parse_job_file(name: &str, text: &str) -> Result<Value, Vec<String>> {
-    if name.ends_with(".json") {
-        return serde_json::from_str(text)
-            .map_err(|e| vec![format!("{name}:{}:{}: {e}", e.line(), e.column())]);
-    }
-    match jobfile::parse(name, text, None) {
+pub fn parse_job_file(
+    name: &str,
+    text: &str,
+    variables: &BTreeMap<String, String>,
+) -> Result<Value, Vec<String>> {
+    let folder = Path::new(name).parent().unwrap_or(Path::new(""));
+    let read_file =
+        |file: &str| std::fs::read_to_string(folder.join(file)).map_err(|e| format!("cannot be read: {e}"));
+    let options = jobfile::Options { known_nodes: None, variables, read_file: &read_file };
+    match jobfile::parse_with(name, text, &options) {
         Ok(job) => Ok(job.to_submission()),
         Err(mistakes) => Err(mistakes.iter().map(ToString::to_string).collect()),
+    }
+}
+
+/// Reads `NAME=VALUE`.
+///
+/// # Errors
+/// What is missing.
+pub fn parse_variable(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write NAME=VALUE".to_owned()),
     }
 }
 
@@ -127,10 +143,11 @@ mod tests {
 
     #[test]
     fn a_broken_job_file_is_placed() {
-        let mistakes = parse_job_file("a.toml", "description = \"x\"\n[[task]\n").unwrap_err();
+        let mistakes =
+            parse_job_file("a.toml", "description = \"x\"\n[[task]\n", &BTreeMap::new()).unwrap_err();
         assert!(mistakes[0].starts_with("a.toml:2:"), "{mistakes:?}");
         let text = "[[task]]\nname = \"t\"\ncommand = \"SELECT 1\"\nnot_before = 2026-12-01T08:00:00Z\n";
-        let job = parse_job_file("a.toml", text).unwrap();
+        let job = parse_job_file("a.toml", text, &BTreeMap::new()).unwrap();
         assert_eq!(job["task"][0]["not_before"], "2026-12-01T08:00:00Z");
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_postgres::Client;
 
+use super::context::parse_variable;
 use super::error::submission;
 use super::progress::Screen;
 use super::wait::{self, Goal};
@@ -44,6 +45,9 @@ pub struct RunArgs {
     /// Job files; each becomes one job.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+    /// Set a variable that the files declare in [vars]; may be repeated.
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    pub variables: Vec<(String, String)>,
 }
 
 /// Submits the files, runs a service until their jobs have ended, and tells how.
@@ -53,7 +57,7 @@ pub struct RunArgs {
 pub fn run(context: &Context, args: RunArgs) -> Result<Exit, CliError> {
     let mut settings = context.settings()?;
     // Mistakes in the files are told before anything is started.
-    let jobs = job::read_files(&args.files)?;
+    let jobs = job::read_files(&args.files, &args.variables)?;
     if settings.log.level == "info" {
         // The progress tells what happens; the log only what is wrong.
         "warn,yardmaster::actors::node_limiter=error".clone_into(&mut settings.log.level);

@@ -6,6 +6,7 @@ use crate::jobfile::command::raw_offset;
 use crate::jobfile::fields::{Draft, Places};
 use crate::jobfile::job::Task;
 use crate::jobfile::reader::{Place, Reader, nearest};
+use crate::jobfile::{Format, yaml};
 use crate::model::graph::{self, Layout};
 use crate::sql::{self, Refusal};
 
@@ -71,7 +72,7 @@ fn check_command(reader: &mut Reader<'_>, places: &Places, task: &Task) {
         }
         (_, Err(refusal)) => refusal,
     };
-    report(reader, place, &refusal, &label(task));
+    report(reader, place, &task.command, &refusal, &label(task));
 }
 
 fn check_around(reader: &mut Reader<'_>, places: &Places, task: &Task) {
@@ -79,7 +80,7 @@ fn check_around(reader: &mut Reader<'_>, places: &Places, task: &Task) {
     {
         let (Some(place), Some(text)) = (place, text) else { continue };
         match sql::inspect(text) {
-            Err(refusal) => report(reader, place, &refusal, &format!("`{what}` of {}", label(task))),
+            Err(refusal) => report(reader, place, text, &refusal, &format!("`{what}` of {}", label(task))),
             Ok(_) if what == "verify" && sql::sole_statement(text).is_none() => {
                 let message =
                     format!("`verify` of {} must be one query that yields true or false", label(task));
@@ -90,17 +91,36 @@ fn check_around(reader: &mut Reader<'_>, places: &Places, task: &Task) {
     }
 }
 
-fn report(reader: &mut Reader<'_>, place: &Place, refusal: &Refusal, whose: &str) {
-    let raw = reader.source().text().get(place.clone()).unwrap_or_default();
-    let at = place.start + raw_offset(raw, refusal.position());
-    // The word under the place, for the caret.
-    let word = reader.source().text().get(at..).unwrap_or_default();
-    let length = word.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(word.len());
+fn report(reader: &mut Reader<'_>, place: &Place, sql: &str, refusal: &Refusal, whose: &str) {
     let message = match &refusal {
         Refusal::Syntax { .. } => format!("SQL of {whose}: {refusal}"),
         _ => format!("{whose}: {refusal}"),
     };
-    reader.add(at..at + length, message, refusal.remedy().map(str::to_owned));
+    let text = reader.source().text();
+    let is_rewritten = reader.is_rewritten(place.start);
+    let within = if is_rewritten { 0..0 } else { word_at(sql, char_offset(sql, refusal.position())) };
+    if reader.add_in_file(place.start, &within, &message, refusal.remedy()) {
+        return;
+    }
+    let raw = text.get(place.clone()).unwrap_or_default();
+    let at = match reader.format() {
+        // Where the SQL says it is not where the file has it.
+        _ if is_rewritten => 0,
+        Format::Toml => raw_offset(raw, refusal.position()),
+        Format::Yaml | Format::Json => yaml::raw_offset(raw, sql, refusal.position()),
+    };
+    reader.add(word_at(text, place.start + at), message, refusal.remedy().map(str::to_owned));
+}
+
+/// The byte offset of the `position`th character, from 1.
+fn char_offset(text: &str, position: usize) -> usize {
+    text.char_indices().nth(position.saturating_sub(1)).map_or(text.len(), |(at, _)| at)
+}
+
+/// The word at a byte offset, for the caret.
+fn word_at(text: &str, at: usize) -> Place {
+    let word = text.get(at..).unwrap_or_default();
+    at..at + word.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(word.len())
 }
 
 fn check_node(reader: &mut Reader<'_>, places: &Places, task: &Task, known: Option<&BTreeSet<String>>) {

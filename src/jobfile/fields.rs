@@ -10,7 +10,7 @@ use crate::jobfile::job::{JobFile, Retry, Task};
 use crate::jobfile::reader::{self, Place, Placed, Reader, Section};
 use crate::model::is_output_name;
 
-const JOB_KEYS: [&str; 11] = [
+pub(super) const JOB_KEYS: [&str; 12] = [
     "description",
     "job_type",
     "priority",
@@ -21,9 +21,10 @@ const JOB_KEYS: [&str; 11] = [
     "scratch",
     "cleanup",
     "cleanup_delay",
+    "vars",
     "task",
 ];
-const TASK_KEYS: [&str; 14] = [
+pub(super) const TASK_KEYS: [&str; 16] = [
     "name",
     "command",
     "depends_on",
@@ -38,8 +39,10 @@ const TASK_KEYS: [&str; 14] = [
     "undo",
     "retry",
     "output",
+    "command_file",
+    "for_each",
 ];
-const RETRY_KEYS: [&str; 4] = ["max_retries", "delays", "jitter", "permanent_sqlstates"];
+pub(super) const RETRY_KEYS: [&str; 4] = ["max_retries", "delays", "jitter", "permanent_sqlstates"];
 
 /// When what a job left on nodes and in its folder is removed: at its end, only if it finished, or by nobody.
 const CLEANUPS: [&str; 3] = ["on_end", "on_success", "never"];

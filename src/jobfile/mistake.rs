@@ -64,6 +64,16 @@ impl<'a> Source<'a> {
         self.line_starts.partition_point(|&start| start <= at)
     }
 
+    /// The byte offset of a line (from 1) and a column in bytes (from 1).
+    pub(super) fn offset(&self, line: usize, column: usize) -> usize {
+        let start = self.line_starts.get(line.saturating_sub(1)).copied().unwrap_or(self.text.len());
+        let mut at = (start + column.saturating_sub(1)).min(self.text.len());
+        while !self.text.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    }
+
     pub(super) fn mistake(&self, place: Range<usize>, message: String, hint: Option<String>) -> Mistake {
         let line = self.line(place.start);
         let start = self.line_starts.get(line - 1).copied().unwrap_or(0);

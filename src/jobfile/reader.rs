@@ -1,10 +1,12 @@
 //! Takes typed values out of a TOML table by key and collects mistakes instead of stopping at the first.
 
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use crate::jobfile::Format;
 use crate::jobfile::mistake::{Mistake, Source};
 
 /// How alike two names must be for a suggestion (Jaro-Winkler, 0 to 1): a slip or two in a word, not another
@@ -29,16 +31,31 @@ pub(super) struct Placed<T> {
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     source: Source<'a>,
+    format: Format,
     mistakes: Vec<Mistake>,
+    /// Where text stands that is not as in the file, since variables were replaced in it.
+    rewritten: HashSet<usize>,
+    /// Name and text of the file that was read for a `command_file`, by the place of its name.
+    files: HashMap<usize, (String, String)>,
 }
 
 impl<'a> Reader<'a> {
-    pub(super) fn new(file: &'a str, text: &'a str) -> Self {
-        Reader { source: Source::new(file, text), mistakes: Vec::new() }
+    pub(super) fn new(file: &'a str, text: &'a str, format: Format) -> Self {
+        Reader {
+            source: Source::new(file, text),
+            format,
+            mistakes: Vec::new(),
+            rewritten: HashSet::new(),
+            files: HashMap::new(),
+        }
     }
 
     pub(super) fn source(&self) -> &Source<'a> {
         &self.source
+    }
+
+    pub(super) fn format(&self) -> Format {
+        self.format
     }
 
     pub(super) fn mistake(&mut self, place: Place, message: impl Into<String>) {
@@ -58,6 +75,36 @@ impl<'a> Reader<'a> {
         if self.mistakes.len() < MAX_MISTAKES {
             self.mistakes.push(self.source.mistake(place, message, hint));
         }
+    }
+
+    /// Remembers that the text that begins at `place` is no longer what the file says.
+    pub(super) fn note_rewritten(&mut self, place: usize) {
+        self.rewritten.insert(place);
+    }
+
+    pub(super) fn is_rewritten(&self, place: usize) -> bool {
+        self.rewritten.contains(&place)
+    }
+
+    /// Remembers the file whose name begins at `place`.
+    pub(super) fn note_file(&mut self, place: usize, name: &str, text: &str) {
+        self.files.insert(place, (name.to_owned(), text.to_owned()));
+    }
+
+    /// Reports a mistake in the file whose name begins at `place`; tells whether there is one.
+    pub(super) fn add_in_file(
+        &mut self,
+        place: usize,
+        within: &Place,
+        message: &str,
+        hint: Option<&str>,
+    ) -> bool {
+        let Some((name, text)) = self.files.get(&place) else { return false };
+        if self.mistakes.len() < MAX_MISTAKES {
+            let hint = hint.map(str::to_owned);
+            self.mistakes.push(Source::new(name, text).mistake(within.clone(), message.to_owned(), hint));
+        }
+        true
     }
 
     /// Tells whether looking for a suggestion is still worth the time.

@@ -100,7 +100,7 @@ fn unknown_keys_are_named_with_the_nearest_or_all() {
     task_shows(
         "colour = 1",
         "job.toml:4:1: unknown key `colour` in task \"a\"\n    colour = 1\n    ^^^^^^\n  hint: known keys: name, command, depends_on, \
-         node, nodes_involved, owner, priority, not_before, timeout, transactional, verify, undo, retry, output",
+         node, nodes_involved, owner, priority, not_before, timeout, transactional, verify, undo, retry, output, command_file, for_each",
     );
 }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::Value;
 
-use crate::cli::context::parse_job_file;
+use crate::cli::context::{parse_job_file, parse_variable};
 use crate::cli::error::submission;
 use crate::cli::progress::Screen;
 use crate::cli::steering::is_somebody_leading;
@@ -24,23 +24,27 @@ again returns the same job.
 
 Examples:
   yardmaster job submit nightly.toml
-  yardmaster job submit a.toml b.toml --wait
+  yardmaster job submit a.toml b.yaml --wait
+  yardmaster job submit partitions.toml --var year=2027
   generate | yardmaster job submit - -o json | jq -r '.[].job_id'";
 
 /// Arguments of `job submit`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct SubmitArgs {
-    /// Job files (TOML, or JSON by their name's ending); `-` is standard input.
+    /// Job files (TOML; YAML or JSON by their name's ending); `-` is standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Set a variable that the files declare in [vars]; may be repeated.
+    #[arg(long = "var", value_name = "NAME=VALUE", value_parser = parse_variable)]
+    variables: Vec<(String, String)>,
     /// Wait for the jobs to end, with live progress; exit 1 if one failed or was cancelled.
     #[arg(long)]
     wait: bool,
 }
 
 pub(super) async fn submit(context: &Context, args: SubmitArgs) -> Result<Exit, CliError> {
-    let jobs = read_files(&args.files)?;
+    let jobs = read_files(&args.files, &args.variables)?;
     let mut connection = context.connect().await?;
     let ids = steer::submit(&mut connection.client, &jobs).await.map_err(submission)?;
     is_somebody_leading(context, &connection.client).await?;
@@ -86,13 +90,14 @@ fn tell(
 ///
 /// # Errors
 /// [`CliError::JobFile`] with one entry for each mistake.
-pub fn read_files(files: &[PathBuf]) -> Result<Vec<Value>, CliError> {
+pub fn read_files(files: &[PathBuf], variables: &[(String, String)]) -> Result<Vec<Value>, CliError> {
+    let variables = variables.iter().cloned().collect();
     let mut jobs = Vec::with_capacity(files.len());
     let mut mistakes = Vec::new();
     for file in files {
         let name = if is_stdin(file) { "<standard input>".into() } else { file.to_string_lossy() };
         match read(file) {
-            Ok(text) => match parse_job_file(&name, &text) {
+            Ok(text) => match parse_job_file(&name, &text, &variables) {
                 Ok(job) => jobs.push(job),
                 Err(found) => mistakes.extend(found),
             },
