@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use crate::health::stop;
 use crate::node::{ALIVE, NodeDb};
-use crate::support::{Db, Launch, until};
+use crate::support::{Db, Launch, own, until};
 
 async fn nodes_of(db: &Db, job: i64) -> String {
     db.value(&format!(
@@ -90,4 +91,24 @@ async fn candidates_are_checked_and_tracked() {
     db.sql("SELECT yardmaster.node_resume('n2')").await;
     db.await_job(job, "finished").await;
     assert_eq!(nodes_of(&db, job).await, "n2");
+}
+
+/// SPEC 8: a fault of a node moves what waits for it, and spends no retry.
+#[tokio::test]
+async fn tasks_of_a_node_that_is_down_go_to_their_next_candidate() {
+    let db = Db::new().await;
+    let (mut server, private) = own(&[]).await;
+    let (sick, well) = (NodeDb::on(private).await, NodeDb::new(0).await);
+    let settings = format!("{}{}", sick.settings("n1"), well.settings("n2"));
+    let _service = Launch::on(&db).settings(&settings).start().await;
+    db.await_true("SELECT count(*) = 2 FROM yardmaster.node").await;
+    stop(&mut server).await;
+    let tasks: Vec<Value> = (1..=10)
+        .map(|k| json!({ "command": format!("INSERT INTO ledger VALUES ({k})"), "node": ["n1", "n2"] }))
+        .collect();
+    let job = db.submit(json!({ "task": tasks })).await;
+    db.await_job(job, "finished").await;
+    well.is_exactly(10).await;
+    assert_eq!(nodes_of(&db, job).await, "n2");
+    assert_eq!(db.value("SELECT max(retry_count) FROM yardmaster.task").await, "0");
 }
