@@ -14,6 +14,7 @@ mod node;
 pub mod output;
 pub mod progress;
 pub mod run;
+mod schedule;
 pub mod serve;
 mod status;
 mod steering;
@@ -70,6 +71,9 @@ pub enum Verb {
     /// Watch and steer single tasks.
     #[command(subcommand)]
     Task(task::TaskVerb),
+    /// See when jobs will be made, pause that.
+    #[command(subcommand)]
+    Schedule(schedule::ScheduleVerb),
     /// Watch and drain nodes.
     #[command(subcommand)]
     Node(node::NodeVerb),
@@ -132,6 +136,7 @@ fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Completions(args) => completions::print(context, &args, Cli::command()),
         Verb::Job(verb) => client_command(job::job(context, verb)),
         Verb::Task(verb) => client_command(task::task(context, verb)),
+        Verb::Schedule(verb) => client_command(schedule::schedule(context, verb)),
         Verb::Node(verb) => client_command(node::node(context, verb)),
         Verb::Status(_) => client_command(status::status(context)),
         Verb::Migrate(_) => client_command(migrate::migrate(context)),

@@ -8,6 +8,7 @@ pub mod jobs;
 pub mod nodes;
 pub mod picture;
 pub mod progress;
+pub mod schedules;
 pub mod scratch;
 pub mod service;
 pub mod steer;
