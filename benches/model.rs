@@ -21,7 +21,7 @@ use yardmaster::model::slots::SlotTable;
 use yardmaster::model::{Lane, LaneId, Limits, Outcome, SessionKey, graph, rollup};
 
 fn lane(id: i32, owner: &str, node: &str) -> Lane {
-    let session = SessionKey { node: node.to_owned(), owner: owner.to_owned() };
+    let session = SessionKey { node: node.to_owned(), owner: owner.to_owned(), owner_oid: 1 };
     Lane { id: LaneId(id), session, nodes: vec![node.to_owned()] }
 }
 

@@ -368,9 +368,12 @@ impl Monitor {
 
     /// Somebody must find out what became of an attempt; its slots are taken meanwhile, whatever the limits say.
     fn adopt(&mut self, live: LiveAttempt, ctx: &mut Context<Self>) {
-        let owner =
-            self.yard.lane(live.claimed.lane).map(|l: &Lane| l.session.owner.clone()).unwrap_or_default();
-        let key = SessionKey { node: live.node, owner };
+        let (owner, owner_oid) = self
+            .yard
+            .lane(live.claimed.lane)
+            .map(|l: &Lane| (l.session.owner.clone(), l.session.owner_oid))
+            .unwrap_or_default();
+        let key = SessionKey { node: live.node, owner, owner_oid };
         let task = live.claimed;
         tracing::info!(
             job = task.job.0,

@@ -183,7 +183,11 @@ impl Scrubber {
 
     /// Runs batches in one session until the schema is gone.
     async fn batches(&self, node: &Node, doomed: &Doomed, batch: &str) -> Result<(), String> {
-        let key = SessionKey { node: node.name().to_owned(), owner: doomed.owner.clone() };
+        let key = SessionKey {
+            node: node.name().to_owned(),
+            owner: doomed.owner.clone(),
+            owner_oid: doomed.owner_oid,
+        };
         let mut session = self.sessions.open(key).await.map_err(|e| match e {
             OpenFailure::Refused { message, .. } | OpenFailure::Later { message, .. } => message,
         })?;

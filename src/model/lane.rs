@@ -9,6 +9,8 @@ pub struct SessionKey {
     pub node: String,
     /// The login role.
     pub owner: String,
+    /// Its oid at home: a role that takes a dropped one's name is another.
+    pub owner_oid: u32,
 }
 
 /// Everything about a task that matters to dispatch: where it runs, as whom, and whose slots it takes.

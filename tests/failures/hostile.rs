@@ -132,6 +132,33 @@ async fn a_role_that_is_gone_stops_only_its_own_tasks() {
     db.await_task(good, "done").await;
 }
 
+/// Scenario 20: who takes a dropped role's name is another, and never gets a session of the old one.
+#[tokio::test]
+async fn a_role_made_anew_gets_a_session_of_its_own() {
+    let db = Db::new().await;
+    let make = "CREATE ROLE comes_again LOGIN IN ROLE yardmaster_user";
+    db.sql(make).await;
+    let _service = Service::start(&db).await;
+    let submit = async || {
+        let client = db.connect("comes_again").await;
+        let submit = "SELECT yardmaster.job_submit('{\"task\": [{\"command\": \"DO $$BEGIN RAISE NOTICE ''I am % by %'', current_user, pg_backend_pid(); END$$\"}]}')";
+        let job = client.query_one(submit, &[]).await.unwrap().get(0);
+        db.await_task(db.tasks(job).await[0], "done").await.text().to_owned()
+    };
+    assert!(submit().await.contains("I am comes_again by "));
+    // All of them wait to be lent again.
+    let waiting = "SELECT string_agg(pid::text, ',') FROM pg_stat_activity
+                    WHERE usename = 'comes_again' AND datname = current_database() AND application_name LIKE 'yardmaster%'";
+    db.await_true(&format!("SELECT ({waiting}) IS NOT NULL")).await;
+    let old = db.value(waiting).await;
+    db.sql("DROP ROLE comes_again").await;
+    db.sql(make).await;
+    let other = submit().await;
+    assert!(other.contains("I am comes_again by "), "{other}");
+    assert!(!old.split(',').any(|pid| other.contains(&format!(" by {pid}\n"))), "{other} after {old}");
+    db.sql("DROP ROLE comes_again").await;
+}
+
 /// Scenario 33: an operator of the caller's is never executed with anybody else's rights.
 #[tokio::test]
 async fn operators_of_the_caller_are_not_used_by_our_functions() {

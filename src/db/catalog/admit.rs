@@ -223,7 +223,7 @@ RETURNING j.job_id, j.status::text";
 
 /// Lanes made since `$1` (their ids grow).
 pub const NEW_LANES: &str = "
-SELECT l.lane, l.node, l.owner::text, l.nodes, l.candidates <> '{}' FROM yardmaster.lane l WHERE l.lane > $1 ORDER BY l.lane";
+SELECT l.lane, l.node, l.owner::text, l.nodes, l.candidates <> '{}', l.owner_oid FROM yardmaster.lane l WHERE l.lane > $1 ORDER BY l.lane";
 
 /// Makes the lanes that [`MOVE`] needs.
 pub const MOVE_LANES: &str = "

@@ -511,7 +511,7 @@ impl Catalog {
 fn lane(row: &Row) -> Lane {
     Lane {
         id: LaneId(row.get(0)),
-        session: SessionKey { node: row.get(1), owner: row.get(2) },
+        session: SessionKey { node: row.get(1), owner: row.get(2), owner_oid: row.get(5) },
         nodes: row.get(3),
     }
 }

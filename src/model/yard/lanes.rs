@@ -285,7 +285,7 @@ mod tests {
 
     fn lanes(window: &[i64]) -> Lanes {
         let mut lanes = Lanes::default();
-        let session = SessionKey { node: String::new(), owner: "alice".to_owned() };
+        let session = SessionKey { node: String::new(), owner: "alice".to_owned(), owner_oid: 1 };
         lanes.add(Lane { id: LANE, session, nodes: Vec::new() });
         assert_eq!(lanes.window_requests(FOUR).len(), 1);
         lanes.window(Window { lane: LANE, keys: window.iter().map(|t| key(*t)).collect(), more: true });

@@ -53,7 +53,7 @@ pub fn settings(all: u32, each: u32) -> Settings {
 pub fn lanes(owners: &[&str]) -> Vec<Lane> {
     let lane = |(id, owner): (i32, &&str)| Lane {
         id: LaneId(id),
-        session: SessionKey { node: (*owner).to_owned(), owner: (*owner).to_owned() },
+        session: SessionKey { node: (*owner).to_owned(), owner: (*owner).to_owned(), owner_oid: 1 },
         nodes: vec![(*owner).to_owned()],
     };
     (1..).zip(owners).map(lane).collect()

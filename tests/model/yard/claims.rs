@@ -11,7 +11,7 @@ fn lane(id: i32, owner: &str, nodes: &[&str]) -> Lane {
     let node = nodes.first().map_or(String::new(), |n| (*n).to_owned());
     Lane {
         id: LaneId(id),
-        session: SessionKey { node, owner: owner.to_owned() },
+        session: SessionKey { node, owner: owner.to_owned(), owner_oid: 1 },
         nodes: nodes.iter().map(|n| (*n).to_owned()).collect(),
     }
 }
@@ -60,7 +60,7 @@ fn a_crowd_before_a_full_node_leaves_the_owners_session_to_others() {
 fn a_crowd_with_sessions_for_all_holds_up_nobody_at_the_next_poll() {
     let mut world = world(2, 1, vec![lane(1, "alice", &["a"]), lane(2, "bob", &["b"])]);
     for (node, owner) in [("a", "alice"), ("a", "alice"), ("a", "alice"), ("b", "bob")] {
-        let key = SessionKey { node: node.into(), owner: owner.into() };
+        let key = SessionKey { node: node.into(), owner: owner.into(), owner_oid: 1 };
         *world.idle.entry(key.clone()).or_default() += 1;
         world.feed(Input::SessionReady(key));
     }
@@ -140,8 +140,11 @@ fn a_full_lane_is_left_alone_until_a_slot_of_its_nodes_comes_back() {
     world.submit(1, 0, &[]);
     world.calm();
     world.finish(first, done());
-    let effects =
-        world.yard.feed(Input::SessionGone(SessionKey { node: "b".into(), owner: "nobody".into() }));
+    let effects = world.yard.feed(Input::SessionGone(SessionKey {
+        node: "b".into(),
+        owner: "nobody".into(),
+        owner_oid: 1,
+    }));
     let asks = effects.iter().filter(|e| matches!(e, Effect::AskSlots { .. })).count();
     assert_eq!(asks, 0, "a session says nothing of slots: {effects:?}");
     world.calm();
@@ -197,7 +200,7 @@ fn the_order_is_priority_then_id() {
     let hold = world.desk.table.adopt(&[]);
     world.calm();
     for owner in [("a", "alice"), ("b", "bob"), ("", "bob")] {
-        let key = SessionKey { node: owner.0.into(), owner: owner.1.into() };
+        let key = SessionKey { node: owner.0.into(), owner: owner.1.into(), owner_oid: 1 };
         *world.idle.entry(key.clone()).or_default() += 1;
         world.feed(Input::SessionReady(key));
         world.calm();

@@ -72,6 +72,7 @@ fn lanes() -> Vec<Lane> {
             session: SessionKey {
                 node: nodes.first().map_or(String::new(), |n| (*n).to_owned()),
                 owner: if id % 2 == 0 { "alice" } else { "bob" }.to_owned(),
+                owner_oid: 1,
             },
             nodes: nodes.iter().map(|n| (*n).to_owned()).collect(),
         })
