@@ -59,6 +59,26 @@ RETURNS SETOF yardmaster.task_spec LANGUAGE sql STABLE AS $$
     SELECT * FROM yardmaster.task_spec t
      WHERE t.submit_xid = ANY (p_among) AND t.task_id > p_after AND pg_catalog.pg_visible_in_snapshot(t.submit_xid, p_snapshot) $$;
 
+-- The next new tasks that have not been admitted, in the order (submit_xid, task_id), behind the last one that was: each
+-- branch reads its index from there on (from one bound, since a scan starts at only one), so that a chunk costs the chunk, however many went before.
+CREATE FUNCTION yardmaster.next_new_tasks(p_from xid8, p_among xid8[], p_snapshot pg_snapshot, p_xid xid8, p_after bigint, p_limit bigint)
+RETURNS SETOF yardmaster.task_spec LANGUAGE sql STABLE AS $$
+    SELECT * FROM (
+        (SELECT * FROM yardmaster.task_spec t
+          WHERE (t.submit_xid, t.task_id) > (greatest(p_xid, p_from), CASE WHEN p_xid < p_from THEN '-9223372036854775808' ELSE p_after END)
+            AND t.submit_xid < pg_catalog.pg_snapshot_xmax(p_snapshot)
+            AND pg_catalog.pg_visible_in_snapshot(t.submit_xid, p_snapshot)
+            AND (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
+          ORDER BY t.submit_xid, t.task_id LIMIT p_limit)
+        UNION ALL
+        (SELECT t.* FROM pg_catalog.unnest(p_among) AS among(xid) CROSS JOIN LATERAL (
+                SELECT * FROM yardmaster.task_spec t
+                 WHERE t.submit_xid = among.xid AND (t.submit_xid, t.task_id) > (p_xid, p_after)
+                   AND pg_catalog.pg_visible_in_snapshot(t.submit_xid, p_snapshot)
+                   AND (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
+                 ORDER BY t.submit_xid, t.task_id LIMIT p_limit) t)) t
+     ORDER BY t.submit_xid, t.task_id LIMIT p_limit $$;
+
 CREATE FUNCTION yardmaster.new_edges(p_from xid8, p_among xid8[], p_snapshot pg_snapshot) RETURNS SETOF yardmaster.task_depend
 LANGUAGE sql STABLE AS $$
     SELECT * FROM yardmaster.task_depend e

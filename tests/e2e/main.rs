@@ -15,6 +15,7 @@ mod commands;
 mod gate;
 mod graph;
 mod identity;
+mod large;
 mod limits;
 mod one_job;
 mod prefetch;

@@ -4,6 +4,7 @@
 //! transactions with many rows, which is when a planner is tempted to read everything.
 
 use serde_json::Value;
+use tokio_postgres::Client;
 use yardmaster::db::catalog::sql_statements;
 use yardmaster::db::connect::{Purpose, connect, parse_url};
 
@@ -55,11 +56,12 @@ async fn looking_and_admitting_cost_the_same_whatever_the_history() {
     let admit = format!("{window}, '{snapshot}'");
     for (name, arguments) in [
         ("look", window.clone()),
-        ("requests", window),
+        ("requests", window.clone()),
+        ("requests_meanwhile", window),
         ("jobs", admit.clone()),
         ("totals", admit.clone()),
-        ("lanes", format!("{admit}, -1, 10000")),
-        ("tasks", format!("{admit}, -1, 10000, '{{}}', '{{}}', '{{}}', '{{}}'")),
+        ("lanes", format!("{admit}, '0', -1, 10000")),
+        ("tasks", format!("{admit}, '0', -1, 10000, '{{}}', '{{}}', '{{}}', '{{}}'")),
         ("batches", format!("{admit}, '{{n1}}', false")),
         ("late_edges", format!("{admit}, '{{}}', false")),
         ("admit_rollup", admit),
@@ -67,17 +69,49 @@ async fn looking_and_admitting_cost_the_same_whatever_the_history() {
         let sql =
             statements.iter().find(|(n, _)| *n == name).unwrap_or_else(|| panic!("no statement {name}")).1;
         client.batch_execute(&format!("PREPARE {name} AS {sql}")).await.unwrap();
-        let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name} ({arguments})");
-        let rows = client.simple_query(&explain).await.unwrap_or_else(|e| panic!("{explain}: {e:?}"));
-        let text: String = rows
-            .iter()
-            .filter_map(|m| match m {
-                tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
-                _ => None,
-            })
-            .collect();
-        let plan: Value = serde_json::from_str(&text).unwrap();
-        let touched = pages(&plan[0]["Plan"]);
+        let (touched, text) = explain(&client, name, &arguments).await;
         assert!(touched <= PAGES, "{name} touches {touched} pages: {text}");
     }
+}
+
+/// Runs a prepared statement and says how many pages it touched, with its plan.
+async fn explain(client: &Client, name: &str, arguments: &str) -> (i64, String) {
+    let explain = format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE {name} ({arguments})");
+    let rows = client.simple_query(&explain).await.unwrap_or_else(|e| panic!("{explain}: {e:?}"));
+    let text: String = rows
+        .iter()
+        .filter_map(|m| match m {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0),
+            _ => None,
+        })
+        .collect();
+    let plan: Value = serde_json::from_str(&text).unwrap();
+    (pages(&plan[0]["Plan"]), text)
+}
+
+/// The last chunk of a large submission costs what the first does.
+#[tokio::test]
+async fn a_chunk_costs_the_same_however_many_went_before() {
+    let db = Db::new().await;
+    let before = db.value("SELECT pg_current_snapshot()").await;
+    db.sql(
+        "BEGIN;
+         INSERT INTO yardmaster.job_spec (owner) VALUES ('alice');
+         INSERT INTO yardmaster.task_spec (task_id, job_id, owner, command)
+             SELECT 1000000 + i, (SELECT max(job_id) FROM yardmaster.job_spec), 'alice', 'SELECT 1' FROM generate_series(1, 30000) i;
+         COMMIT",
+    )
+    .await;
+    let config = parse_url(&db.url("yard_service")).unwrap();
+    let (client, _hints) = connect(&config, Purpose::Turns).await.unwrap();
+    let lanes = sql_statements().into_iter().find(|(name, _)| *name == "lanes").unwrap().1;
+    client.batch_execute(&format!("PREPARE lanes AS {lanes}")).await.unwrap();
+    let xmax = before.split(':').nth(1).unwrap();
+    let snapshot = db.value("SELECT pg_current_snapshot()").await;
+    let xid = db.value("SELECT max(submit_xid) FROM yardmaster.task_spec").await;
+    let chunk = |xid: &str, after: i64| format!("'{xmax}', '{{}}', '{snapshot}', '{xid}', {after}, 1000");
+    let (first, _) = explain(&client, "lanes", &chunk("0", -1)).await;
+    let (last, plan) = explain(&client, "lanes", &chunk(&xid, 1_029_000)).await;
+    assert!(first > 1000, "each of its tasks is looked up: {first}");
+    assert!(last < first + first / 5, "the last chunk touches {last} pages, the first {first}: {plan}");
 }

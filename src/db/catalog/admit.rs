@@ -2,7 +2,8 @@
 //!
 //! All statements take the window of a look: `$1` xmax and `$2` xip of the look before, `$3` the snapshot of this
 //! one. They are repeatable: a task that has a state row is not admitted again. Large submissions are admitted in
-//! chunks of [`CHUNK`] tasks a turn; the job's total is raised with the first, so it cannot finish in between.
+//! chunks of [`CHUNK`] tasks a turn, in the order of transaction and id; the job's total is raised with the first, so it
+//! cannot finish in between, and its state is rolled up after the last.
 //!
 //! Their shape leaves the planner no choice: what must be a look-up by key for each row is written as a scalar subquery or as
 //! LATERAL with OFFSET 0, since a plan made while a table was empty is kept when it has millions of rows.
@@ -35,33 +36,31 @@ UPDATE yardmaster.job_state j SET n_tasks = f.n
                    AND (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL) u) f
  WHERE j.job_id = f.job_id";
 
-/// Makes the lanes that the next chunk needs. `$4` is the last admitted task of this look, `$5` the chunk.
+/// Makes the lanes that the next chunk needs. `$4` and `$5` are transaction and id of the last admitted task of this look,
+/// `$6` is the chunk.
 pub const LANES: &str = "
 INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes, candidates)
 SELECT DISTINCT coalesce(f.node, ''), f.owner, f.owner_oid, yardmaster.slot_nodes(f.node, f.nodes_involved), coalesce(f.candidates, '{}')
-  FROM (SELECT t.node, t.owner, t.owner_oid, t.nodes_involved, t.candidates FROM (
-               SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
-         WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
-         ORDER BY t.task_id LIMIT $5) f
+  FROM yardmaster.next_new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4::text::xid8, $5, $6) f
  WHERE NOT EXISTS (SELECT FROM yardmaster.lane l
                     WHERE l.node = coalesce(f.node, '') AND l.owner_oid = f.owner_oid AND l.owner = f.owner
                       AND l.nodes = yardmaster.slot_nodes(f.node, f.nodes_involved) AND l.candidates = coalesce(f.candidates, '{}'))";
 
 /// Admits the next chunk: decides blocked, runnable, or an ending at once, whatever status the row was given.
 ///
-/// `$6` are tasks whose edges close a cycle; `$7`, `$8` and `$9` are batches (job, transaction) that exceed a tracked limit, with
+/// `$7` are tasks whose edges close a cycle; `$8`, `$9` and `$10` are batches (job, transaction) that exceed a tracked limit, with
 /// the message. A task that cannot be admitted becomes `error` with the reason
 /// (`unscheduled` if its job has failed meanwhile, `cancelled` if it was cancelled), and its dependants `unscheduled`.
-/// Answers one row (NULL lane) with the number and last id of the chunk, then one per lane with its first ready task.
+/// Also those that were admitted with an earlier chunk.
+/// Answers one row (NULL lane) with number, last id and last transaction of the chunk, then one per lane with its first
+/// ready task.
 pub const TASKS: &str = "
 WITH RECURSIVE fresh AS MATERIALIZED (
     SELECT t.task_id, t.job_id, t.node, t.nodes_involved, t.owner, t.owner_oid, t.priority, t.not_before, t.submit_xid, t.candidates
-      FROM (SELECT * FROM yardmaster.new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4) OFFSET 0) t
-     WHERE (SELECT s.task_id FROM yardmaster.task_state s WHERE s.task_id = t.task_id) IS NULL
-     ORDER BY t.task_id LIMIT $5
+      FROM yardmaster.next_new_tasks($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot, $4::text::xid8, $5, $6) t
 ), judged AS MATERIALIZED (
     SELECT f.*, l.lane, j.paused, j.cancel_requested OR j.delete_requested AS cancel_requested, j.status = 'failed' AS too_late, d.waiting_for, d.doomed, over.message AS over,
-           CASE WHEN f.task_id = ANY ($6::bigint[]) THEN '42P19'
+           CASE WHEN f.task_id = ANY ($7::bigint[]) THEN '42P19'
                 WHEN f.node IS NOT NULL AND NOT EXISTS (SELECT FROM yardmaster.node_state n WHERE n.name = f.node AND n.declared) THEN '42704'
                 WHEN f.candidates IS NOT NULL AND f.candidates <@ (SELECT array_agg(n.name) FROM yardmaster.node_state n WHERE n.declared) IS NOT TRUE
                      THEN '42704'
@@ -79,7 +78,7 @@ WITH RECURSIVE fresh AS MATERIALIZED (
              FROM yardmaster.task_depend e LEFT JOIN yardmaster.task_state p ON p.task_id = e.depends_on
             WHERE e.task_id = f.task_id AND e.refused IS NULL
               AND pg_visible_in_snapshot(e.submit_xid, $3::text::pg_snapshot)) d
-      LEFT JOIN unnest($7::bigint[], $8::text[], $9::text[]) AS over(job_id, xid, message)
+      LEFT JOIN unnest($8::bigint[], $9::text[], $10::text[]) AS over(job_id, xid, message)
              ON over.job_id = f.job_id AND over.xid::xid8 = f.submit_xid
 ), doomed (task_id) AS (
     SELECT j.task_id FROM judged j WHERE j.doomed OR j.refusal IS NOT NULL OR j.too_late
@@ -114,14 +113,21 @@ WITH RECURSIVE fresh AS MATERIALIZED (
                      || E'\\nHINT: Name another owner, or set allow_superuser_owners = true in Settings.toml.' END END
       FROM decided d
     RETURNING task_id, job_id, lane, queue_rank, status, ready
+), stranded AS (
+    UPDATE yardmaster.task_state s SET status = 'unscheduled', finished_at = now()
+      FROM doomed d WHERE s.task_id = d.task_id AND s.status = 'blocked'
+    RETURNING s.job_id
 ), counted AS (
     UPDATE yardmaster.job_state j SET n_bad = j.n_bad + c.n
-      FROM (SELECT a.job_id, count(*) AS n FROM admitted a WHERE a.status IN ('error', 'unscheduled', 'cancelled') GROUP BY a.job_id) c
+      FROM (SELECT x.job_id, count(*) AS n
+              FROM (SELECT a.job_id FROM admitted a WHERE a.status IN ('error', 'unscheduled', 'cancelled')
+                    UNION ALL SELECT s.job_id FROM stranded s) x GROUP BY x.job_id) c
      WHERE j.job_id = c.job_id
 )
-SELECT NULL::integer AS lane, (SELECT count(*) FROM fresh)::integer AS queue_rank, (SELECT max(f.task_id) FROM fresh f) AS task_id
+SELECT NULL::integer AS lane, (SELECT count(*) FROM fresh)::integer AS queue_rank, l.task_id, l.submit_xid::text
+  FROM (SELECT 1) one LEFT JOIN (SELECT f.task_id, f.submit_xid FROM fresh f ORDER BY f.submit_xid DESC, f.task_id DESC LIMIT 1) l ON true
 UNION ALL
-(SELECT DISTINCT ON (a.lane) a.lane, a.queue_rank, a.task_id FROM admitted a WHERE a.ready
+(SELECT DISTINCT ON (a.lane) a.lane, a.queue_rank, a.task_id, NULL FROM admitted a WHERE a.ready
   ORDER BY a.lane, a.queue_rank, a.task_id)";
 
 /// Nodes with a limit of tracked tasks, and how many they have. Wants `task_state_tracked`.
@@ -205,7 +211,7 @@ WITH RECURSIVE edge AS MATERIALIZED (
 SELECT DISTINCT ON (x.lane) x.lane, x.queue_rank, x.task_id FROM changed x WHERE x.ready
  ORDER BY x.lane, x.queue_rank, x.task_id";
 
-/// Rolls up the jobs that the look brought or added to: a job without tasks is finished, a finished one that got new
+/// Called with the first chunk of a look and after the last of several. Rolls up the jobs that the look brought or added to: a job without tasks is finished, a finished one that got new
 /// tasks runs again. Answers the jobs that changed.
 pub const ROLLUP: &str = "
 UPDATE yardmaster.job_state j

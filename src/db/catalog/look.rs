@@ -151,6 +151,15 @@ SELECT r.request_id, r.kind::text, r.job_id, r.task_id, r.argument
   FROM yardmaster.new_requests($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot()) r
  WHERE r.handled_at IS NULL ORDER BY r.request_id";
 
+/// Called between two chunks of a large admission, which requests need not wait for: those of jobs that are admitted, as
+/// far as they are. The parameters are those of the look.
+pub const REQUESTS_MEANWHILE: &str = "
+SELECT r.request_id, r.kind::text, r.job_id, r.task_id, r.argument
+  FROM yardmaster.new_requests($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot()) r
+ WHERE r.handled_at IS NULL
+   AND (r.job_id IS NULL OR (SELECT j.job_id FROM yardmaster.job_state j WHERE j.job_id = r.job_id) IS NOT NULL)
+ ORDER BY r.request_id";
+
 /// The visible edges of jobs in which a cycle is possible. Wants `task_depend_job`.
 pub const EDGES: &str = "
 SELECT e.task_id, e.depends_on FROM yardmaster.task_depend e
@@ -168,19 +177,22 @@ pub fn found(look: &Row, requests: &[Row]) -> Found {
         late_edges: look.get(3),
         suspicious: look.get(4),
         tracked: look.get(5),
-        requests: requests
-            .iter()
-            .filter_map(|row| {
-                Some(Request {
-                    id: row.get(0),
-                    kind: RequestKind::parse(row.get(1))?,
-                    job: JobId(row.get::<_, Option<i64>>(2).unwrap_or(0)),
-                    task: row.get::<_, Option<i64>>(3).map(TaskId),
-                    argument: row.get(4),
-                })
-            })
-            .collect(),
+        requests: self::requests(requests),
     }
+}
+
+/// Maps the rows of [`REQUESTS`] and [`REQUESTS_MEANWHILE`].
+pub fn requests(rows: &[Row]) -> Vec<Request> {
+    let request = |row: &Row| {
+        Some(Request {
+            id: row.get(0),
+            kind: RequestKind::parse(row.get(1))?,
+            job: JobId(row.get::<_, Option<i64>>(2).unwrap_or(0)),
+            task: row.get::<_, Option<i64>>(3).map(TaskId),
+            argument: row.get(4),
+        })
+    };
+    rows.iter().filter_map(request).collect()
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ statements! {
     fence = leadership::FENCE,
     look = look::LOOK,
     requests = look::REQUESTS,
+    requests_meanwhile = look::REQUESTS_MEANWHILE,
     edges = look::EDGES,
     jobs = admit::JOBS,
     totals = admit::TOTALS,
@@ -96,8 +97,8 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
 #[derive(Debug)]
 struct Admission {
     found: Found,
-    /// The last task admitted.
-    cursor: i64,
+    /// The last task admitted: its transaction and id.
+    cursor: (String, i64),
     /// Nothing was known before: totals and edges are counted anew.
     full: bool,
     /// Totals are raised with the first chunk.
@@ -108,6 +109,13 @@ struct Admission {
     poisoned: Vec<i64>,
     /// What exceeds a tracked limit.
     refused: Refused,
+}
+
+impl Admission {
+    /// May it take more than one chunk?
+    fn is_large(&self) -> bool {
+        self.full || self.found.many_tasks
+    }
 }
 
 /// The parallel arrays of [`admit::TASKS`] for batches that exceed a tracked limit.
@@ -201,16 +209,19 @@ impl Catalog {
     /// # Errors
     /// [`DbError::Deposed`] when the epoch is over; otherwise what went wrong.
     pub async fn take(&mut self, turn: &Turn) -> Result<TurnReply, DbError> {
-        if turn.look && self.admission.is_none() {
-            self.look().await?;
+        match &self.admission {
+            None if turn.look => self.look().await?,
+            Some(admission) if admission.is_large() => self.hear_requests().await?,
+            Some(_) | None => {}
         }
         let (mut reply, postponed) = self.transact(turn).await?;
         // The transaction has committed: what it admitted is admitted.
         if let Some(admission) = &mut self.admission {
             admission.counted = true;
+            let rolled_up = !admission.is_large() || !admission.tasks_left;
             admission.tasks_left = reply.more_to_admit;
             admission.found.requests = postponed;
-            reply.more_to_admit |= !admission.found.requests.is_empty();
+            reply.more_to_admit |= !admission.found.requests.is_empty() || !rolled_up;
             if !reply.more_to_admit {
                 self.seen = admission.found.mark.clone();
                 self.admission = None;
@@ -255,8 +266,28 @@ impl Catalog {
         } else {
             Refused::default()
         };
-        self.admission =
-            Some(Admission { found, cursor: i64::MIN, full, counted: false, tasks_left, poisoned, refused });
+        self.admission = Some(Admission {
+            found,
+            cursor: ("0".to_owned(), i64::MIN),
+            full,
+            counted: false,
+            tasks_left,
+            poisoned,
+            refused,
+        });
+        Ok(())
+    }
+
+    /// Requests that came while a large admission goes on.
+    async fn hear_requests(&mut self) -> Result<(), DbError> {
+        let rows = self
+            .client
+            .query(&self.statements.requests_meanwhile, &[&self.seen.xmax, &self.seen.xip])
+            .await
+            .map_err(DbError::postgres("look for requests"))?;
+        if let Some(admission) = &mut self.admission {
+            admission.found.requests = look::requests(&rows);
+        }
         Ok(())
     }
 
@@ -309,18 +340,20 @@ impl Catalog {
         let snapshot = admission.map_or(&seen.snapshot, |a| &a.found.mark.snapshot);
 
         // ---- parameters, laid out before anything is sent
-        let cursor = admission.map_or(i64::MIN, |a| a.cursor);
-        let mut cursor_after = cursor;
+        let start = (String::new(), i64::MIN);
+        let cursor = admission.map_or(&start, |a| &a.cursor);
+        let mut cursor_after = None;
         let empty = Vec::new();
         let poisoned = admission.map_or(&empty, |a| &a.poisoned);
         let window: [&(dyn ToSql + Sync); 3] = [&seen.xmax, &seen.xip, snapshot];
         let nothing = Refused::default();
         let refused = admission.map_or(&nothing, |a| &a.refused);
-        let chunk: [&(dyn ToSql + Sync); 9] = [
+        let chunk: [&(dyn ToSql + Sync); 10] = [
             &seen.xmax,
             &seen.xip,
             snapshot,
-            &cursor,
+            &cursor.0,
+            &cursor.1,
             &admit::CHUNK,
             poisoned,
             &refused.jobs,
@@ -376,14 +409,14 @@ impl Catalog {
                 }
                 _ => {}
             }
-            pipe.query("make lanes", &s.lanes, &chunk[..5]);
+            pipe.query("make lanes", &s.lanes, &chunk[..6]);
             tasks = Some(pipe.query("admit tasks", &s.tasks, &chunk));
             new_lanes = Some(pipe.query("read new lanes", &s.new_lanes, &[&known_lane]));
         }
         if late.is_some() {
             late_edges = Some(pipe.query("admit late dependencies", &s.late_edges, &late_params));
         }
-        if admission.is_some() {
+        if admission.is_some_and(|a| !a.counted || !a.tasks_left) {
             admit_rollup = Some(pipe.query("roll up new jobs", &s.admit_rollup, &window));
         }
         let cancel_jobs = (!requests.job_cancel.is_empty())
@@ -486,12 +519,12 @@ impl Catalog {
                         .push((LaneId(lane), QueueKey { rank: row.get(1), task: TaskId(row.get(2)) }));
                 } else if i64::from(row.get::<_, i32>(1)) == admit::CHUNK {
                     reply.more_to_admit = true;
-                    cursor_after = row.get(2);
+                    cursor_after = Some((row.get(3), row.get(2)));
                 }
             }
         }
-        if let (true, Some(a)) = (reply.more_to_admit, &mut self.admission) {
-            a.cursor = cursor_after;
+        if let (Some(cursor), Some(a)) = (cursor_after, &mut self.admission) {
+            a.cursor = cursor;
         }
         self.choices |= lanes.iter().any(|row| row.get(4));
         Ok((reply, postponed))
