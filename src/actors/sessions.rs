@@ -11,9 +11,6 @@ use crate::db::{DbError, Nodes, OpenError, Target, open, passwords};
 use crate::model::SessionKey;
 use crate::settings::Settings;
 
-/// The prefix of the environment variables that hold owners' passwords: `YARDMASTER_PASSWORD_ALICE`.
-const PASSWORD_VARIABLE: &str = "YARDMASTER_PASSWORD_";
-
 /// The real source of sessions.
 pub struct DbSessions {
     home_url: String,
@@ -54,21 +51,6 @@ impl DbSessions {
     }
 }
 
-/// The environment variable that may hold an owner's password.
-fn password_variable(owner: &str) -> String {
-    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-    format!("{PASSWORD_VARIABLE}{}", owner.chars().map(upper).collect::<String>())
-}
-
-fn password(target: &Target, owner: &str, settings: &Settings) -> Result<Option<String>, String> {
-    if let Ok(password) = std::env::var(password_variable(owner)) {
-        return Ok(Some(password));
-    }
-    let Some(file) = &settings.sessions.password_file else { return Ok(None) };
-    let (host, port) = target.host_and_port();
-    passwords::find(file, &host, port, target.database(), owner).map_err(|e| e.to_string())
-}
-
 impl SessionSource for DbSessions {
     fn open(&self, key: SessionKey) -> LocalBoxFuture<'static, Result<Box<dyn Runner>, OpenFailure>> {
         let settings = Rc::clone(&self.settings.borrow());
@@ -95,8 +77,9 @@ impl SessionSource for DbSessions {
                 },
                 sqlstate,
             };
-            let password =
-                password(&target, &key.owner, &settings).map_err(|e| refused("28000".to_owned(), e))?;
+            let file = settings.sessions.password_file.as_deref();
+            let password = passwords::of_owner(&target, &key.owner, file)
+                .map_err(|e| refused("28000".to_owned(), e.to_string()))?;
             let bytes = settings.tasks.max_message_bytes as usize;
             match open(&target, &key.owner, password.as_deref(), settings.sessions.connect_timeout, bytes)
                 .await
@@ -116,7 +99,7 @@ impl SessionSource for DbSessions {
                 {
                     let remedy = format!(
                         "set {} for the service, or sessions.password_file",
-                        password_variable(&key.owner)
+                        passwords::variable(&key.owner)
                     );
                     Err(refused(sqlstate, format!("{message}\nHINT: {remedy}")))
                 }

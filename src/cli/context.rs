@@ -70,9 +70,10 @@ impl Context {
     /// Reads the settings.
     ///
     /// # Errors
-    /// [`CliError::Usage`] with a line for each mistake: file, line, key and rule.
+    /// [`CliError::Mistakes`], one for each: file, line, key and rule.
     pub fn settings(&self) -> Result<Settings, CliError> {
-        Settings::load(&self.sources()).map_err(|e| CliError::Usage(e.to_string()))
+        Settings::load(&self.sources())
+            .map_err(|e| CliError::Mistakes(e.to_string().lines().map(str::to_owned).collect()))
     }
 
     /// The database to talk to: the one of the settings, else the private PostgreSQL that runs under `data_dir`.

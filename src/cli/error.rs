@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use crate::app::AppError;
+use crate::cluster::ClusterError;
 use crate::db::inspect::QueryError;
 use crate::db::{ConnectError, ConnectFault};
 
@@ -42,9 +44,9 @@ pub enum CliError {
     /// Arguments or settings are wrong; the text is complete.
     #[error("{0}")]
     Usage(String),
-    /// Job files with mistakes: each rendered with its place, one or more lines.
+    /// Job files or settings with mistakes: each rendered with its place, one or more lines.
     #[error("{}", .0.join("\n"))]
-    JobFile(Vec<String>),
+    Mistakes(Vec<String>),
     /// The catalog refuses what a job file asks for.
     #[error("the database refuses the submission, nothing was stored: {0}")]
     Submission(#[source] QueryError),
@@ -88,7 +90,7 @@ pub enum CliError {
     System(std::io::Error),
     /// The service could not start, or had to end.
     #[error(transparent)]
-    App(#[from] crate::app::AppError),
+    App(#[from] AppError),
     /// The page cannot be served.
     #[error(transparent)]
     Http(#[from] crate::http::HttpError),
@@ -126,12 +128,17 @@ impl CliError {
                 | ConnectFault::Protocol => Exit::Database,
             },
             Self::Query(e) => match e {
-                QueryError::Lost(_) | QueryError::NoCatalog(_) | QueryError::Denied(_) => Exit::Database,
-                QueryError::Refused { .. } => Exit::WorkFailed,
+                QueryError::Lost(_) | QueryError::NoCatalog(_) | QueryError::Denied { .. } => Exit::Database,
+                QueryError::Refused { sqlstate, .. } if is_about_the_arguments(sqlstate) => Exit::Usage,
+                QueryError::Refused { .. } => Exit::Database,
                 QueryError::Unexpected(_) => Exit::Internal,
             },
-            Self::Usage(_) | Self::JobFile(_) | Self::Submission(_) | Self::Http(_) => Exit::Usage,
-            Self::Unknown { .. } | Self::Missed { .. } => Exit::WorkFailed,
+            Self::Usage(_)
+            | Self::Mistakes(_)
+            | Self::Submission(_)
+            | Self::Http(_)
+            | Self::Unknown { .. } => Exit::Usage,
+            Self::Missed { .. } => Exit::WorkFailed,
             Self::TimedOut { .. } => Exit::TimedOut,
             Self::OutputClosed => Exit::Well,
             Self::App(_) => Exit::Database,
@@ -152,14 +159,23 @@ impl CliError {
             }
             Self::Http(e) => Some(e.hint().to_owned()),
             Self::Usage(_)
-            | Self::JobFile(_)
+            | Self::Mistakes(_)
             | Self::Missed { .. }
             | Self::OutputClosed
             | Self::System(_)
-            | Self::App(_)
             | Self::Died(_) => None,
+            Self::App(AppError::Cluster(ClusterError::InUse { .. })) => Some(
+                "if a service runs there, hand the job to it: `yardmaster job submit FILE --wait`".to_owned(),
+            ),
+            Self::App(_) => None,
         }
     }
+}
+
+/// Does the catalog refuse what was typed (an id that does not exist, an empty command), rather than fail at it?
+/// Classes: no data, data exception, constraint, wrong state of the object, unknown name.
+fn is_about_the_arguments(sqlstate: &str) -> bool {
+    ["02", "22", "23", "55000", "42704", "428C9", "P0002"].iter().any(|class| sqlstate.starts_with(class))
 }
 
 /// Sorts the catalog's answer to a submission: a refusal of the content is a mistake in the job file.
@@ -168,7 +184,7 @@ pub fn submission(e: QueryError) -> CliError {
         QueryError::Refused { .. } => CliError::Submission(e),
         QueryError::Lost(_)
         | QueryError::NoCatalog(_)
-        | QueryError::Denied(_)
+        | QueryError::Denied { .. }
         | QueryError::Unexpected(_) => CliError::Query(e),
     }
 }

@@ -7,8 +7,11 @@
 
 mod completions;
 pub mod context;
+mod doctor;
 mod error;
+pub mod findings;
 pub mod job;
+mod man;
 mod migrate;
 mod node;
 pub mod output;
@@ -21,6 +24,7 @@ mod steering;
 pub mod summary;
 mod task;
 mod task_detail;
+mod verdicts;
 pub mod wait;
 
 use std::ffi::OsString;
@@ -79,10 +83,15 @@ pub enum Verb {
     Node(node::NodeVerb),
     /// Show the leader, the jobs, the tasks and what runs, on one screen.
     Status(status::StatusArgs),
+    /// Look for what keeps jobs from running well, and say what to do about it.
+    Doctor(doctor::DoctorArgs),
     /// Create or upgrade the catalog (schema yardmaster) in the database.
     Migrate(migrate::MigrateArgs),
     /// Print a completion script for a shell.
     Completions(completions::CompletionsArgs),
+    /// Write a manual page for each verb into a folder.
+    #[command(hide = true)]
+    Man(man::ManArgs),
 }
 
 /// Parses the arguments, carries out the verb, and says how it went.
@@ -134,6 +143,8 @@ fn dispatch(context: &Context, verb: Verb) -> Result<Exit, CliError> {
         Verb::Run(args) => run::run(context, args),
         Verb::Serve(args) => serve::serve(context, args),
         Verb::Completions(args) => completions::print(context, &args, Cli::command()),
+        Verb::Man(args) => man::write(&args, Cli::command()),
+        Verb::Doctor(_) => client_command(doctor::doctor(context)),
         Verb::Job(verb) => client_command(job::job(context, verb)),
         Verb::Task(verb) => client_command(task::task(context, verb)),
         Verb::Schedule(verb) => client_command(schedule::schedule(context, verb)),

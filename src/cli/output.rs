@@ -120,7 +120,7 @@ impl Output {
     pub fn complain(&self, e: &CliError) {
         match e {
             CliError::OutputClosed => return,
-            CliError::JobFile(mistakes) => mistakes.iter().for_each(|m| self.tell("error:", "31", m)),
+            CliError::Mistakes(mistakes) => mistakes.iter().for_each(|m| self.tell("error:", "31", m)),
             _ => self.tell("error:", "31", &e.to_string()),
         }
         if let Some(hint) = e.hint() {

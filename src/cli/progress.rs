@@ -266,7 +266,7 @@ impl Total {
     fn line(&self) -> String {
         let mut line = format!("{}/{} done", text::count(self.done), text::count(self.tasks));
         if self.bad > 0 {
-            line.push_str(&format!(", {} failed", text::count(self.bad)));
+            line.push_str(&format!(", {} not done", text::count(self.bad)));
         }
         if self.running > 0 {
             line.push_str(&format!(", {} running", self.running));
@@ -347,7 +347,7 @@ mod tests {
         tokio::time::advance(SUM_UP_EVERY).await;
         let lines = screen.lines(&[look]);
         assert_eq!(lines.len(), 1);
-        assert!(lines[0].ends_with("19,000/20,000 done, 1,000 failed  0.0s"), "{lines:?}");
+        assert!(lines[0].ends_with("19,000/20,000 done, 1,000 not done  0.0s"), "{lines:?}");
     }
 
     #[test]
@@ -355,7 +355,7 @@ mod tests {
         let mut total =
             Total { tasks: 100, done: 24, bad: 1, running: 4, elapsed: SignedDuration::from_secs(50) };
         assert_eq!(total.eta(), Some(SignedDuration::from_secs(150)));
-        assert_eq!(total.line(), "24/100 done, 1 failed, 4 running  50s, about 2m 30s left");
+        assert_eq!(total.line(), "24/100 done, 1 not done, 4 running  50s, about 2m 30s left");
         total.done = 99;
         assert_eq!(total.eta(), None);
         total = Total { tasks: 0, done: 0, bad: 0, running: 0, elapsed: SignedDuration::ZERO };

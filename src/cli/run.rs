@@ -114,7 +114,11 @@ async fn watch(
     interrupts: &mut Signal,
 ) -> Result<Exit, CliError> {
     let mut connection = client::connect(url).await?;
-    let ids = steer::submit(&mut connection.client, jobs).await.map_err(submission)?;
+    let submitted = steer::submit(&mut connection.client, jobs).await.map_err(submission)?;
+    for known in submitted.iter().filter(|submitted| !submitted.is_new) {
+        context.output.warn(&format!("job {} exists already: its key was submitted before", known.job));
+    }
+    let ids: Vec<JobId> = submitted.iter().map(|submitted| submitted.job).collect();
     let goal = Goal { desired: None, timeout: None };
     let mut screen = Screen::everywhere(&context.output);
     let interrupted = tokio::select! {

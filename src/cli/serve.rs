@@ -3,9 +3,11 @@
 use std::rc::Rc;
 
 use clap::Args;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{CliError, Context, Exit};
 use crate::app::{AppError, Ended, Home, Service, Systemd};
+use crate::db::{client, migrate};
 use crate::http::Bound;
 use crate::settings::Settings;
 use crate::telemetry;
@@ -34,7 +36,10 @@ pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
     let logs = Rc::new(telemetry::start(&settings.log).map_err(|e| CliError::Usage(e.to_string()))?);
     let bound = Bound::new(&settings.http)?;
     actix_rt::System::new().block_on(async {
-        let mut home = Home::prepare(&mut settings).await?;
+        let Some(mut home) = prepare(&mut settings).await? else { return Ok(Exit::Well) };
+        let place = client::place(&home.service_url).map(|place| place.to_string()).unwrap_or_default();
+        let version = env!("CARGO_PKG_VERSION");
+        tracing::info!(instance = %settings.instance_name, "yardmaster {version} starts; home is {place}");
         let private = home.is_private();
         let manager = Systemd::default();
         let (heard, told) = (manager.clone(), manager.clone());
@@ -57,6 +62,11 @@ pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
         })?;
         manager.watch(&service)?;
         let page = bound.serve(&home.service_url, service.monitor().clone().recipient())?;
+        let reached = service.reached();
+        tokio::task::spawn_local(async move {
+            reached.await;
+            tracing::info!("ready: the catalog has version {}", migrate::own_version());
+        });
         let ended = tokio::select! {
             ended = service.ended() => ended,
             () = home.keep() => unreachable!("keeping home never ends"),
@@ -65,6 +75,17 @@ pub fn serve(context: &Context, _args: ServeArgs) -> Result<Exit, CliError> {
         home.close().await;
         exit(ended)
     })
+}
+
+/// Finds or starts home; nothing if a signal says to leave meanwhile: making a private server takes seconds.
+async fn prepare(settings: &mut Settings) -> Result<Option<Home>, CliError> {
+    let mut interrupts = signal(SignalKind::interrupt())?;
+    let mut terminations = signal(SignalKind::terminate())?;
+    tokio::select! {
+        home = Home::prepare(settings) => Ok(Some(home?)),
+        _ = interrupts.recv() => Ok(None),
+        _ = terminations.recv() => Ok(None),
+    }
 }
 
 /// What the end of the service means for the exit code.

@@ -1,5 +1,7 @@
 //! The closing words about jobs: one line each, the first error, and for `run` the table of tasks.
 
+use std::collections::BTreeMap;
+
 use comfy_table::Cell;
 use tokio_postgres::Client;
 
@@ -7,7 +9,7 @@ use super::output::{Output, cell, number, task_cell};
 use super::{CliError, Exit, text};
 use crate::db::inspect::jobs::{self, Job};
 use crate::db::inspect::tasks::{self, Task};
-use crate::model::{JobId, JobStatus};
+use crate::model::{JobId, JobStatus, TaskStatus};
 
 /// Rows of the closing table; failures come first.
 const MAX_ROWS: i64 = 40;
@@ -22,7 +24,7 @@ pub async fn ends(output: &Output, client: &Client, ids: &[JobId]) -> Result<Exi
     for id in ids {
         let job = jobs::show(client, *id).await?.ok_or(CliError::Unknown { what: "job", id: id.0 })?;
         if !output.is_json() {
-            output.line(&end_line(&job))?;
+            output.line(&end_line(&job, &jobs::bad_endings(client, &job).await?))?;
         }
         if job.state != JobStatus::Finished {
             exit = Exit::WorkFailed;
@@ -85,8 +87,8 @@ pub fn took(task: &Task) -> Option<String> {
     }
 }
 
-/// `job 7 finished: 12 tasks in 4.2s`, or what was not done.
-pub fn end_line(job: &Job) -> String {
+/// `job 7 failed: 9 of 12 tasks done, 1 failed, 2 unscheduled in 4.2s`. `endings` are those that are not done.
+pub fn end_line(job: &Job, endings: &BTreeMap<TaskStatus, i64>) -> String {
     let start = job.started_at.unwrap_or(job.submitted_at);
     let length = text::between(start, job.finished_at.unwrap_or(job.now));
     let mut line = format!(
@@ -96,8 +98,9 @@ pub fn end_line(job: &Job) -> String {
         text::count(job.tasks_done),
         text::plural(job.tasks, "task")
     );
-    if job.tasks_failed > 0 {
-        line.push_str(&format!(", {} failed", text::count(job.tasks_failed)));
+    for (status, n) in endings {
+        let word = if *status == TaskStatus::Error { "failed" } else { status.as_str() };
+        line.push_str(&format!(", {} {word}", text::count(*n)));
     }
     line.push_str(&format!(" in {length}"));
     line

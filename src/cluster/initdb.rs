@@ -4,8 +4,10 @@
 //! and an interrupted attempt is swept away by the next start. The caller holds the data folder's lock.
 
 use std::fs::{DirBuilder, File};
+use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::account::Account;
 use super::binaries::Binaries;
@@ -15,6 +17,9 @@ use super::layout::{Layout, last_lines};
 /// The start of the working folder's name. The rest is random, because a killed Yardmaster may leave an `initdb`
 /// running that would otherwise write into its successor's folder.
 const PARTIAL: &str = "postgres.partial-";
+
+/// Tries to remove an unfinished folder.
+const REMOVALS: usize = 10;
 
 /// Sorts like `C` and knows letters beyond ASCII. Old C libraries lack it, and then it is [`PLAIN_LOCALE`].
 const LOCALE: &str = "C.UTF-8";
@@ -67,6 +72,7 @@ async fn create(
         .mode(0o700)
         .create(&partial)
         .map_err(ClusterError::io("create the folder", &partial))?;
+    let unfinished = Unfinished(partial.clone());
     account.give(&partial)?;
     let program = binaries.program("initdb");
     let mut command = account.command(&program);
@@ -91,6 +97,7 @@ async fn create(
     }
     let folder = layout.cluster();
     std::fs::rename(&partial, &folder).map_err(ClusterError::io("move the new cluster to", &folder))?;
+    drop(unfinished);
     if fsync {
         // initdb has synced the cluster; the rename is ours to sync.
         File::open(&layout.data_dir)
@@ -98,6 +105,21 @@ async fn create(
             .map_err(ClusterError::io("sync the folder", &layout.data_dir))?;
     }
     Ok(())
+}
+
+/// The working folder, gone when dropped: also when somebody loses patience and the attempt is dropped half way.
+struct Unfinished(PathBuf);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        // A server that initdb left may write a last file while we remove the others; what remains is swept later.
+        for _ in 0..REMOVALS {
+            match std::fs::remove_dir_all(&self.0) {
+                Err(e) if e.kind() != ErrorKind::NotFound => std::thread::sleep(Duration::from_millis(20)),
+                _ => return,
+            }
+        }
+    }
 }
 
 /// Removes what interrupted attempts left. An initdb that outlived its Yardmaster may still write there, fail over

@@ -142,6 +142,11 @@ fn parse(target: &str) -> Result<(Config, Tls), ConnectError> {
     Ok((config, tls))
 }
 
+/// Says where a target leads, without its password; nothing if it cannot be read.
+pub fn place(target: &str) -> Option<Place> {
+    parse(target).ok().map(|(config, _)| place_of(&config))
+}
+
 fn place_of(config: &Config) -> Place {
     let user = config.get_user().map(str::to_owned).or_else(system_user).unwrap_or_default();
     let port = match config.get_ports() {

@@ -2,6 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
+use super::target::Target;
+
+/// The prefix of the environment variables that hold owners' passwords: `YARDMASTER_PASSWORD_ALICE`.
+const VARIABLE: &str = "YARDMASTER_PASSWORD_";
+
 /// Why a password file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PasswordFileError {
@@ -19,6 +24,29 @@ pub enum PasswordFileError {
         /// The file.
         path: PathBuf,
     },
+}
+
+/// The environment variable that may hold an owner's password.
+pub fn variable(owner: &str) -> String {
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    format!("{VARIABLE}{}", owner.chars().map(upper).collect::<String>())
+}
+
+/// The password that an owner has for a target: of the environment, else of the file.
+///
+/// # Errors
+/// As [`find`].
+pub fn of_owner(
+    target: &Target,
+    owner: &str,
+    file: Option<&Path>,
+) -> Result<Option<String>, PasswordFileError> {
+    if let Ok(password) = std::env::var(variable(owner)) {
+        return Ok(Some(password));
+    }
+    let Some(file) = file else { return Ok(None) };
+    let (host, port) = target.host_and_port();
+    find(file, &host, port, target.database(), owner)
 }
 
 /// Finds the first line that fits; `\:` and `\\` are escapes, as in libpq.

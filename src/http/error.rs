@@ -68,7 +68,7 @@ impl From<QueryError> for Problem {
     fn from(e: QueryError) -> Problem {
         let status = match &e {
             QueryError::Lost(_) | QueryError::NoCatalog(_) => StatusCode::SERVICE_UNAVAILABLE,
-            QueryError::Denied(_) => StatusCode::FORBIDDEN,
+            QueryError::Denied { .. } => StatusCode::FORBIDDEN,
             // 42704: an id that names nothing; 57014: the statement took too long.
             QueryError::Refused { sqlstate, .. } if sqlstate == "42704" => StatusCode::NOT_FOUND,
             QueryError::Refused { .. } => StatusCode::CONFLICT,

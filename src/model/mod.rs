@@ -8,6 +8,8 @@ pub mod graph;
 pub mod health;
 pub mod ids;
 pub mod lane;
+pub mod layers;
+pub mod plan;
 pub mod retry;
 pub mod rollup;
 pub mod schedule;

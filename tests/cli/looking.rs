@@ -128,7 +128,7 @@ async fn another_roles_job_looks_like_an_unknown_id() {
         ["job", "cancel", "1"],
         ["task", "show", "1"],
     ] {
-        let told = yard.run(&arguments).exits(1);
+        let told = yard.run(&arguments).exits(2);
         assert!(told.err.contains(" 1 does not exist"), "{told:?}");
     }
 }

@@ -95,6 +95,6 @@ async fn tasks_are_retried_one_by_one_or_by_filter() {
         (row.get::<_, &str>(0), row.get::<_, i64>(1), row.get::<_, &str>(2)),
         ("task_retry", 7, "SELECT 2")
     );
-    let told = yard.run(&["task", "retry", "7", "--command", "  "]).exits(1);
+    let told = yard.run(&["task", "retry", "7", "--command", "  "]).exits(2);
     assert!(told.err.contains("must not be empty"), "{told:?}");
 }

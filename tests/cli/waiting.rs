@@ -54,8 +54,8 @@ async fn a_finished_job_exits_0_and_another_goal_is_missed_with_both_named() {
     yard.run(&["task", "wait", "1"]).exits(0);
     let told = yard.run(&["task", "wait", "1", "--for", "running"]).exits(1);
     assert_eq!(told.err, "error: task 1 is done and will not become running\n");
-    yard.run(&["job", "wait", "99"]).exits(1);
-    yard.run(&["task", "wait", "99"]).exits(1);
+    yard.run(&["job", "wait", "99"]).exits(2);
+    yard.run(&["task", "wait", "99"]).exits(2);
 }
 
 #[tokio::test]

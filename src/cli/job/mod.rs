@@ -1,7 +1,10 @@
 //! `yardmaster job …`: submit, watch and steer jobs.
 
+mod logs;
+mod plan;
 mod show;
 mod submit;
+mod svg;
 
 use std::time::Duration;
 
@@ -19,6 +22,7 @@ pub use submit::read_files;
 
 const GROUP_EXAMPLES: &str = "\
 Examples:
+  yardmaster job plan nightly.toml
   yardmaster job submit nightly.toml --wait
   yardmaster job list --state running
   yardmaster job show 7";
@@ -67,6 +71,8 @@ Examples:
 pub enum JobVerb {
     /// Submit job files, all in one transaction.
     Submit(submit::SubmitArgs),
+    /// Check a job file and show what it would do, without storing anything.
+    Plan(plan::PlanArgs),
     /// List jobs, newest first.
     List(show::ListArgs),
     /// Show one job with its tasks.
@@ -93,7 +99,7 @@ pub enum JobVerb {
     #[command(after_help = CLEANUP_EXAMPLES)]
     Cleanup(IdArgs),
     /// Print what PostgreSQL said in all attempts of all tasks, in order.
-    Logs(show::LogsArgs),
+    Logs(logs::LogsArgs),
 }
 
 /// Arguments of verbs that take a job and nothing else.
@@ -130,6 +136,7 @@ pub struct CancelArgs {
 pub(super) async fn job(context: &Context, verb: JobVerb) -> Result<Exit, CliError> {
     match verb {
         JobVerb::Submit(args) => submit::submit(context, args).await,
+        JobVerb::Plan(args) => plan::plan(context, &args).await,
         JobVerb::List(args) => show::list(context, &args).await,
         JobVerb::Show(args) => show::show(context, &args).await,
         JobVerb::Wait(args) => wait_for(context, &args).await,
@@ -139,7 +146,7 @@ pub(super) async fn job(context: &Context, verb: JobVerb) -> Result<Exit, CliErr
         JobVerb::Resume(args) => request(context, JobRequest::Resume, "resume", &args).await,
         JobVerb::Delete(args) => request(context, JobRequest::Delete, "delete", &args).await,
         JobVerb::Cleanup(args) => request(context, JobRequest::Cleanup, "cleanup", &args).await,
-        JobVerb::Logs(args) => show::logs(context, &args).await,
+        JobVerb::Logs(args) => logs::logs(context, &args).await,
     }
 }
 

@@ -1,20 +1,21 @@
-//! `job list`, `job show` and `job logs`: reading.
+//! `job list` and `job show`: reading.
 
 use clap::Args;
 use comfy_table::Cell;
-use futures::TryStreamExt;
 
 use super::IdArgs;
 use crate::cli::output::{cell, job_cell, number};
 use crate::cli::{CliError, Context, Exit, steering, summary, task, text};
 use crate::db::inspect::jobs::{self, Job, JobFilter};
-use crate::db::inspect::tasks::{self, Attempt, TaskFilter};
+use crate::db::inspect::tasks::{self, TaskFilter};
 use crate::model::{JobId, JobStatus};
 
 /// Tasks below `job show`; `task list --job` pages through all.
 const TASKS_SHOWN: i64 = 50;
 
 const LIST_EXAMPLES: &str = "\
+The column OTHER counts tasks that ended, but not as done: error, unscheduled or cancelled.
+
 Examples:
   yardmaster job list
   yardmaster job list --state running --state failing
@@ -24,11 +25,6 @@ const SHOW_EXAMPLES: &str = "\
 Examples:
   yardmaster job show 7
   yardmaster job show 7 -o json | jq .state";
-const LOGS_EXAMPLES: &str = "\
-Examples:
-  yardmaster job logs 7 | less
-  yardmaster job logs 7 -o json | jq -r '.[] | select(.outcome == \"failed\") | .message'";
-
 /// Arguments of `job list`.
 #[derive(Debug, Args)]
 #[command(after_help = LIST_EXAMPLES)]
@@ -55,14 +51,6 @@ pub struct ShowArgs {
     job: IdArgs,
 }
 
-/// Arguments of `job logs`.
-#[derive(Debug, Args)]
-#[command(after_help = LOGS_EXAMPLES)]
-pub struct LogsArgs {
-    #[command(flatten)]
-    job: IdArgs,
-}
-
 pub(super) async fn list(context: &Context, args: &ListArgs) -> Result<Exit, CliError> {
     let connection = context.connect().await?;
     let limit = (!args.all).then_some(args.limit);
@@ -79,7 +67,7 @@ pub(super) async fn list(context: &Context, args: &ListArgs) -> Result<Exit, Cli
         context.output.json(&found)?;
         return Ok(Exit::Well);
     }
-    let titles = ["job", "state", "done", "failed", "age", "took", "owner", "description"];
+    let titles = ["job", "state", "done", "other", "age", "took", "owner", "description"];
     context.output.line(&context.output.table(&titles, found.iter().map(row)))?;
     if let (true, Some(last)) = (has_more, found.last()) {
         context.output.line(&format!("… more: --after {}", last.job_id))?;
@@ -109,7 +97,8 @@ pub(super) async fn show(context: &Context, args: &ShowArgs) -> Result<Exit, Cli
         context.output.json(&job)?;
         return Ok(Exit::Well);
     }
-    let mut lines = vec![summary::end_line(&job)];
+    let endings = jobs::bad_endings(&connection.client, &job).await?;
+    let mut lines = vec![summary::end_line(&job, &endings)];
     let mut field = |name: &str, value: Option<String>| {
         if let Some(value) = value {
             lines.push(format!("  {name:<13}{}", text::inert(&value)));
@@ -135,78 +124,4 @@ pub(super) async fn show(context: &Context, args: &ShowArgs) -> Result<Exit, Cli
         context.output.line(&format!("… more: yardmaster task list --job {id} --after {}", last.task_id))?;
     }
     Ok(Exit::Well)
-}
-
-pub(super) async fn logs(context: &Context, args: &LogsArgs) -> Result<Exit, CliError> {
-    let connection = context.connect().await?;
-    let id = JobId(args.job.id);
-    if jobs::show(&connection.client, id).await?.is_none() {
-        return Err(CliError::Unknown { what: "job", id: id.0 });
-    }
-    let mut attempts = std::pin::pin!(tasks::logs(&connection.client, id).await?);
-    let mut is_first = true;
-    while let Some(attempt) = attempts.try_next().await? {
-        if context.output.is_json() {
-            let item = serde_json::to_string(&attempt).map_err(std::io::Error::from)?;
-            context.output.write(&format!("{}\n{item}", if is_first { "[" } else { "," }))?;
-        } else {
-            context.output.write(&log_entry(&attempt))?;
-        }
-        is_first = false;
-    }
-    if context.output.is_json() {
-        context.output.write(if is_first { "[]\n" } else { "\n]\n" })?;
-    }
-    Ok(Exit::Well)
-}
-
-fn log_entry(attempt: &Attempt) -> String {
-    let mut head = format!("── {}", text::task_title(attempt.task_id, attempt.name.as_deref()));
-    if attempt.attempt > 0 {
-        head.push_str(&format!(", attempt {}", attempt.attempt));
-    }
-    head.push_str(&format!(", {}", attempt.outcome.as_deref().unwrap_or("running")));
-    if let Some(code) = &attempt.sqlstate {
-        head.push_str(&format!(" {}", text::inert(code)));
-    }
-    if let Some(end) = attempt.ended_at {
-        head.push_str(&format!(", {}", text::moment(end)));
-        if let Some(start) = attempt.started_at {
-            head.push_str(&format!(", {}", text::between(start, end)));
-        }
-    }
-    head.push('\n');
-    if let Some(message) = attempt.message.as_deref().filter(|message| !message.is_empty()) {
-        head.push_str(text::inert_lines(message).trim_end());
-        head.push('\n');
-    }
-    head
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::model::TaskId;
-
-    #[test]
-    fn a_log_entry_is_inert_and_says_which_attempt_spoke() {
-        let start: jiff::Timestamp = "2026-11-30T12:03:04Z".parse().unwrap();
-        let mut attempt = Attempt {
-            task_id: TaskId(9_007_199_254_740_993),
-            name: Some("fill".to_owned()),
-            attempt: 2,
-            node: String::new(),
-            pid: Some(1),
-            outcome: Some("failed".to_owned()),
-            sqlstate: Some("22012".to_owned()),
-            message: Some("NOTICE: \u{1b}]0;hi\u{7}\nERROR: division by zero\n".to_owned()),
-            started_at: Some(start),
-            ended_at: Some(start + jiff::SignedDuration::from_secs(2)),
-        };
-        let entry = log_entry(&attempt);
-        assert!(entry.starts_with("── task 9007199254740993 fill, attempt 2, failed 22012, "), "{entry}");
-        assert!(entry.ends_with(", 2.0s\nNOTICE: \\u{1b}]0;hi\\u{7}\nERROR: division by zero\n"), "{entry}");
-        attempt = Attempt { outcome: None, sqlstate: None, message: None, ended_at: None, ..attempt };
-        assert!(log_entry(&attempt).ends_with(", attempt 2, running\n"));
-    }
 }

@@ -12,7 +12,7 @@ use crate::cli::progress::Screen;
 use crate::cli::steering::is_somebody_leading;
 use crate::cli::wait::{self, Goal};
 use crate::cli::{CliError, Context, Exit, summary, text};
-use crate::db::inspect::steer;
+use crate::db::inspect::steer::{self, Submitted};
 use crate::model::JobId;
 
 /// A job file larger than this is taken for a mistake.
@@ -46,12 +46,13 @@ pub struct SubmitArgs {
 pub(super) async fn submit(context: &Context, args: SubmitArgs) -> Result<Exit, CliError> {
     let jobs = read_files(&args.files, &args.variables)?;
     let mut connection = context.connect().await?;
-    let ids = steer::submit(&mut connection.client, &jobs).await.map_err(submission)?;
+    let submitted = steer::submit(&mut connection.client, &jobs).await.map_err(submission)?;
     is_somebody_leading(context, &connection.client).await?;
-    tell(context, &args.files, &jobs, &ids, args.wait)?;
+    tell(context, &args.files, &jobs, &submitted, args.wait)?;
     if !args.wait {
         return Ok(Exit::Well);
     }
+    let ids: Vec<JobId> = submitted.iter().map(|submitted| submitted.job).collect();
     let goal = Goal { desired: None, timeout: None };
     wait::jobs(&connection.client, &ids, goal, &mut Screen::everywhere(&context.output)).await?;
     if !context.output.is_json() {
@@ -64,24 +65,37 @@ fn tell(
     context: &Context,
     files: &[PathBuf],
     jobs: &[Value],
-    ids: &[JobId],
+    submitted: &[Submitted],
     wait: bool,
 ) -> Result<(), CliError> {
     if context.output.is_json() {
         // With --wait the closing document has the ids; two documents would be one too many.
-        let told: Vec<Value> = ids
-            .iter()
-            .zip(files)
-            .map(|(id, file)| serde_json::json!({ "job_id": id.to_string(), "file": file.to_string_lossy() }))
-            .collect();
+        let entry = |(submitted, file): (&Submitted, &PathBuf)| {
+            serde_json::json!({
+                "job_id": submitted.job.to_string(),
+                "file": file.to_string_lossy(),
+                "existed": !submitted.is_new,
+            })
+        };
+        let told: Vec<Value> = submitted.iter().zip(files).map(entry).collect();
         return if wait { Ok(()) } else { context.output.json(&told) };
     }
-    for ((id, file), job) in ids.iter().zip(files).zip(jobs) {
-        let tasks = job.get("task").and_then(Value::as_array).map_or(0, Vec::len);
-        let tasks = text::plural(i64::try_from(tasks).unwrap_or(i64::MAX), "task");
-        context
-            .output
-            .line(&format!("job {id} submitted: {tasks} from {}", text::inert(&file.to_string_lossy())))?;
+    for ((submitted, file), job) in submitted.iter().zip(files).zip(jobs) {
+        let id = submitted.job;
+        let file = file.to_string_lossy();
+        let line = if submitted.is_new {
+            let tasks = job.get("task").and_then(Value::as_array).map_or(0, Vec::len);
+            let tasks = text::plural(i64::try_from(tasks).unwrap_or(i64::MAX), "task");
+            format!("job {id} submitted: {tasks} from {}", text::inert(&file))
+        } else {
+            let key = job.get("key").and_then(Value::as_str).unwrap_or_default();
+            format!(
+                "job {id} exists already: {} was submitted before, key \"{}\"",
+                text::inert(&file),
+                text::inert(key)
+            )
+        };
+        context.output.line(&line)?;
     }
     Ok(())
 }
@@ -89,7 +103,7 @@ fn tell(
 /// Reads job files into what the catalog takes; all mistakes of all files at once.
 ///
 /// # Errors
-/// [`CliError::JobFile`] with one entry for each mistake.
+/// [`CliError::Mistakes`] with one entry for each mistake.
 pub fn read_files(files: &[PathBuf], variables: &[(String, String)]) -> Result<Vec<Value>, CliError> {
     let variables = variables.iter().cloned().collect();
     let mut jobs = Vec::with_capacity(files.len());
@@ -104,7 +118,7 @@ pub fn read_files(files: &[PathBuf], variables: &[(String, String)]) -> Result<V
             Err(e) => mistakes.push(format!("{name}: cannot be read: {e}")),
         }
     }
-    if mistakes.is_empty() { Ok(jobs) } else { Err(CliError::JobFile(mistakes)) }
+    if mistakes.is_empty() { Ok(jobs) } else { Err(CliError::Mistakes(mistakes)) }
 }
 
 fn is_stdin(file: &Path) -> bool {

@@ -1,12 +1,14 @@
 //! Reading jobs.
 
+use std::collections::BTreeMap;
+
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
 use super::{QueryError, id_text, status};
-use crate::model::{JobId, JobStatus};
+use crate::model::{JobId, JobStatus, TaskStatus};
 
 /// A job as people see it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -93,6 +95,23 @@ const SHOW: &str = "
 
 /// `job wait`, by key, many times a second.
 const STATES: &str = "SELECT j.job_id, j.state::text FROM yardmaster.job j WHERE j.job_id = ANY ($1)";
+
+/// Once a job has bad endings: how many of each kind, over the index (job_id, task_id).
+const BAD_ENDINGS: &str = "
+    SELECT t.status::text, count(*) FROM yardmaster.task t
+     WHERE t.job_id = $1 AND t.status::text IN ('error', 'unscheduled', 'cancelled') GROUP BY t.status";
+
+/// How many tasks of a job ended in each way that is not done.
+///
+/// # Errors
+/// See [`QueryError`].
+pub async fn bad_endings(client: &Client, job: &Job) -> Result<BTreeMap<TaskStatus, i64>, QueryError> {
+    if job.tasks_failed == 0 {
+        return Ok(BTreeMap::new());
+    }
+    let rows = client.query_typed(BAD_ENDINGS, &[(&job.job_id.0, Type::INT8)]).await?;
+    rows.iter().map(|row| Ok((status(row.try_get(0)?)?, row.try_get(1)?))).collect()
+}
 
 /// Lists jobs, newest first.
 ///

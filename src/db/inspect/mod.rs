@@ -4,9 +4,11 @@
 //! command, so it shows exactly what that person may see (the page asks with those of the service). Every statement is unnamed and sent with typed
 //! parameters: one round trip, planned for the very values. Called by `cli` and `http`.
 
+pub mod doctor;
 pub mod jobs;
 pub mod nodes;
 pub mod picture;
+pub mod plan;
 pub mod progress;
 pub mod schedules;
 pub mod scratch;
@@ -26,8 +28,13 @@ pub enum QueryError {
     #[error("the database has no Yardmaster catalog that fits this version: {0}")]
     NoCatalog(String),
     /// Rights are missing.
-    #[error("not permitted: {0}")]
-    Denied(String),
+    #[error("not permitted: {message}")]
+    Denied {
+        /// PostgreSQL's message, or the catalog's.
+        message: String,
+        /// What would mend it, if that is known.
+        hint: Option<String>,
+    },
     /// The catalog's own rules refuse it.
     #[error("{message}")]
     Refused {
@@ -51,8 +58,7 @@ impl QueryError {
                 Some("check the server, then repeat the command; jobs go on without it".to_owned())
             }
             Self::NoCatalog(_) => Some("run `yardmaster migrate`, or start the service once".to_owned()),
-            Self::Denied(_) => Some("an administrator can GRANT yardmaster_user TO your role".to_owned()),
-            Self::Refused { hint, .. } => hint.clone(),
+            Self::Denied { hint, .. } | Self::Refused { hint, .. } => hint.clone(),
             Self::Unexpected(_) => None,
         }
     }
@@ -72,7 +78,14 @@ impl From<tokio_postgres::Error> for QueryError {
         match refusal.code().code() {
             // Undefined schema, table, function and column: the names we use are all the catalog's.
             "3F000" | "42P01" | "42883" | "42703" => Self::NoCatalog(message),
-            "42501" => Self::Denied(message),
+            "42501" => {
+                // PostgreSQL itself refuses a function, table or schema of ours: a membership is missing. The catalog's
+                // own refusals come with the hint that fits.
+                let is_grant = message.starts_with("permission denied for");
+                let join = "an administrator can GRANT yardmaster_user TO your role (yardmaster_monitor: to look only)";
+                let hint = refusal.hint().map(str::to_owned).or_else(|| is_grant.then(|| join.to_owned()));
+                Self::Denied { message, hint }
+            }
             code if code.starts_with("57P") || code.starts_with("08") => Self::Lost(message),
             code => Self::Refused {
                 sqlstate: code.to_owned(),

@@ -12,7 +12,7 @@ use crate::model::{JobId, TaskId, TaskStatus};
 
 /// Endings are written with the time at which their transaction began, so one look asks again for those of the
 /// last seconds: no settlement takes longer (the leader's statement_timeout is a few seconds).
-const OVERLAP: SignedDuration = SignedDuration::from_secs(10);
+pub const OVERLAP: SignedDuration = SignedDuration::from_secs(10);
 
 /// One look at one job.
 #[derive(Debug, Clone)]

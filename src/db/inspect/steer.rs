@@ -36,6 +36,8 @@ pub enum JobRequest {
 }
 
 const SUBMIT: &str = "SELECT yardmaster.job_submit($1)";
+/// After it: a key that was used before gives the job of then, which did not come with this transaction.
+const IS_NEW: &str = "SELECT yardmaster.is_of_this_transaction('job', $1)";
 const CANCEL_JOB: &str = "SELECT yardmaster.job_cancel($1)";
 const RETRY_JOB: &str = "SELECT yardmaster.job_retry($1)";
 const PAUSE_JOB: &str = "SELECT yardmaster.job_pause($1)";
@@ -56,21 +58,33 @@ const RETRY_TASKS_OF_JOB: &str = "
 const OUTCOME: &str =
     "SELECT r.outcome, r.handled_at IS NOT NULL FROM yardmaster.request r WHERE r.request_id = $1";
 
-/// Submits jobs in the form of job files, all in one transaction; returns their ids in the same order.
+/// A job as its submission left it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Submitted {
+    /// Its id.
+    pub job: JobId,
+    /// Made now; false if its key was known already, with the same content.
+    pub is_new: bool,
+}
+
+/// Submits jobs in the form of job files, all in one transaction; the answers come in the same order.
 ///
 /// # Errors
 /// [`QueryError::Refused`] for what the catalog does not take; then none of them was stored.
-pub async fn submit(client: &mut Client, jobs: &[Value]) -> Result<Vec<JobId>, QueryError> {
+pub async fn submit(client: &mut Client, jobs: &[Value]) -> Result<Vec<Submitted>, QueryError> {
     let transaction = client.transaction().await?;
-    let mut ids = Vec::with_capacity(jobs.len());
+    let mut submitted = Vec::with_capacity(jobs.len());
     for job in jobs {
         let rows = transaction.query_typed(SUBMIT, &[(job, Type::JSONB)]).await?;
         let row =
             rows.first().ok_or_else(|| QueryError::Unexpected("job_submit returned no row".to_owned()))?;
-        ids.push(JobId(row.try_get(0)?));
+        let id: i64 = row.try_get(0)?;
+        let rows = transaction.query_typed(IS_NEW, &[(&id, Type::INT8)]).await?;
+        let is_new = rows.first().is_some_and(|row| row.get(0));
+        submitted.push(Submitted { job: JobId(id), is_new });
     }
     transaction.commit().await?;
-    Ok(ids)
+    Ok(submitted)
 }
 
 /// Records a request concerning a job.

@@ -3,7 +3,7 @@
 use futures::{Stream, TryStreamExt};
 use jiff::Timestamp;
 use serde::Serialize;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use super::{QueryError, id_text, ids_text, status};
@@ -187,17 +187,19 @@ const DEPENDANTS: &str = "SELECT d.task_id FROM yardmaster.task_depend d WHERE d
 
 /// `task show`: the history by primary key.
 const ATTEMPTS: &str = "
-    SELECT a.task_id, NULL::text, a.attempt, a.node, a.pid, a.outcome::text, a.sqlstate, a.message, a.started_at, a.ended_at
+    SELECT a.task_id, NULL::text, a.attempt, coalesce(a.node, ''), a.pid, a.outcome::text, a.sqlstate, a.message, a.started_at, a.ended_at
       FROM yardmaster.attempt a WHERE a.task_id = $1 ORDER BY a.attempt";
 
-/// `job logs`: all attempts of a job in the order of their ends, the live ones last; and endings without an attempt.
+/// `job logs`: the attempts of a job that ended at a time or later, in the order of their ends, the live ones last; and
+/// endings without an attempt.
 const LOGS: &str = "
-    SELECT a.task_id, t.name, a.attempt, a.node, a.pid, a.outcome::text, a.sqlstate, a.message, a.started_at, a.ended_at
+    SELECT a.task_id, t.name, a.attempt, coalesce(a.node, ''), a.pid, a.outcome::text, a.sqlstate, a.message, a.started_at, a.ended_at
       FROM yardmaster.attempt a JOIN yardmaster.task t ON t.task_id = a.task_id
-     WHERE a.job_id = $1 AND t.job_id = $1
+     WHERE a.job_id = $1 AND t.job_id = $1 AND (a.ended_at IS NULL OR a.ended_at >= $2)
     UNION ALL
     SELECT t.task_id, t.name, 0, coalesce(t.node, ''), NULL, t.status::text, t.sqlstate, t.message, NULL, t.finished_at
       FROM yardmaster.task t WHERE t.job_id = $1 AND t.attempt = 0 AND t.message IS NOT NULL
+       AND (t.finished_at IS NULL OR t.finished_at >= $2)
      ORDER BY 10 NULLS LAST, 1, 3";
 
 /// Lists tasks: those of a job in order of id, otherwise by job and id, newest first.
@@ -289,15 +291,18 @@ pub async fn show(client: &Client, id: TaskId) -> Result<Option<TaskDetail>, Que
     }))
 }
 
-/// What PostgreSQL said in all attempts of a job, streamed: a job of many tasks can have said a lot.
+/// What PostgreSQL said in the attempts of a job, streamed: a job of many tasks can have said a lot. Attempts that ended
+/// before `since` are left out.
 ///
 /// # Errors
 /// See [`QueryError`].
 pub async fn logs(
     client: &Client,
     job: JobId,
+    since: Timestamp,
 ) -> Result<impl Stream<Item = Result<Attempt, QueryError>> + use<>, QueryError> {
-    let rows = client.query_typed_raw(LOGS, [(job.0, Type::INT8)]).await?;
+    let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&job.0, Type::INT8), (&since, Type::TIMESTAMPTZ)];
+    let rows = client.query_typed_raw(LOGS, parameters).await?;
     Ok(rows.map_err(QueryError::from).and_then(|row| std::future::ready(read_attempt(&row))))
 }
 
