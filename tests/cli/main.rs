@@ -5,6 +5,7 @@
 mod cluster;
 mod connecting;
 mod looking;
+mod planning;
 mod schedules;
 mod steering;
 mod waiting;
