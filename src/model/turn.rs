@@ -64,6 +64,17 @@ pub struct Turn {
     pub windows: Vec<WindowRequest>,
 }
 
+impl Turn {
+    /// Does it ask for nothing but what a look finds?
+    pub fn only_looks(&self) -> bool {
+        self.look
+            && self.settlements.is_empty()
+            && self.offers.is_empty()
+            && self.begun.is_empty()
+            && self.windows.is_empty()
+    }
+}
+
 /// What came of a turn.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct TurnReply {

@@ -56,7 +56,7 @@ async fn looking_and_admitting_cost_the_same_whatever_the_history() {
     let admit = format!("{window}, '{snapshot}'");
     for (name, arguments) in [
         ("look", window.clone()),
-        ("requests", window.clone()),
+        ("requests", admit.clone()),
         ("requests_meanwhile", window),
         ("jobs", admit.clone()),
         ("totals", admit.clone()),

@@ -10,6 +10,8 @@
 //! And what is asked for its existence only is materialised first, since for a first row a planner gladly walks another
 //! index, which is read to its end when there is none. `tests/postgres` counts the pages.
 
+use std::time::Duration;
+
 use tokio_postgres::Row;
 
 use super::admit::CHUNK;
@@ -117,6 +119,12 @@ pub struct Found {
     pub suspicious: Vec<i64>,
     /// Has a node a limit of tracked tasks?
     pub tracked: bool,
+    /// Are there requests? They are read apart.
+    pub asked: bool,
+    /// Is a delayed task due, or a job past its deadline?
+    pub due: bool,
+    /// How long until the next delayed task is due, if nothing is now.
+    pub next_due: Option<Duration>,
     /// Requests to carry out, oldest first.
     pub requests: Vec<Request>,
 }
@@ -124,12 +132,12 @@ pub struct Found {
 impl Found {
     /// Is there anything for a turn to do?
     pub fn is_empty(&self) -> bool {
-        !(self.jobs || self.tasks || self.late_edges) && self.requests.is_empty()
+        !(self.jobs || self.tasks || self.late_edges || self.asked)
     }
 }
 
-/// Called once per look. `$1` is the last look's xmax, `$2` its xip. Locks nothing; wants the `submit_xid` indexes and
-/// `task_depend_upward`.
+/// Called once per look, and all that an idle service says in a poll. `$1` is the last look's xmax, `$2` its xip. Locks
+/// nothing; wants the `submit_xid` indexes, `task_depend_upward`, `task_state_delayed` and `job_state_deadline`.
 pub const LOOK: &str = "
 WITH edge AS MATERIALIZED (
     SELECT e.job_id, e.task_id FROM yardmaster.new_edges($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot()) e
@@ -143,12 +151,18 @@ SELECT pg_current_snapshot()::text,
        ARRAY(SELECT n.job_id FROM (SELECT DISTINCT e.job_id FROM edge e) n
               WHERE EXISTS (SELECT FROM yardmaster.task_depend u
                              WHERE u.job_id = n.job_id AND u.depends_on > u.task_id AND u.refused IS NULL)),
-       EXISTS (SELECT FROM yardmaster.node_state n WHERE n.declared AND n.max_tracked_tasks IS NOT NULL)";
+       EXISTS (SELECT FROM yardmaster.node_state n WHERE n.declared AND n.max_tracked_tasks IS NOT NULL),
+       EXISTS (SELECT FROM yardmaster.new_requests($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot()) r WHERE r.handled_at IS NULL),
+       (SELECT ceil(extract(epoch FROM d.not_before - clock_timestamp()) * 1000)::bigint
+          FROM (SELECT s.not_before FROM yardmaster.task_state s
+                 WHERE s.status = 'runnable' AND NOT s.ready AND s.not_before IS NOT NULL AND s.not_before < 'infinity'
+                 ORDER BY s.not_before LIMIT 1) d),
+       EXISTS (SELECT FROM yardmaster.job_state j WHERE j.deadline <= clock_timestamp())";
 
-/// Called with [`LOOK`], under the same snapshot. Wants `request_submit_xid`.
+/// Called after a [`LOOK`] that saw requests, with its snapshot. Wants `request_submit_xid`.
 pub const REQUESTS: &str = "
 SELECT r.request_id, r.kind::text, r.job_id, r.task_id, r.argument
-  FROM yardmaster.new_requests($1::text::xid8, $2::text[]::xid8[], pg_current_snapshot()) r
+  FROM yardmaster.new_requests($1::text::xid8, $2::text[]::xid8[], $3::text::pg_snapshot) r
  WHERE r.handled_at IS NULL ORDER BY r.request_id";
 
 /// Called between two chunks of a large admission, which requests need not wait for: those of jobs that are admitted, as
@@ -166,9 +180,10 @@ SELECT e.task_id, e.depends_on FROM yardmaster.task_depend e
  WHERE e.job_id = ANY ($1) AND e.refused IS NULL AND pg_visible_in_snapshot(e.submit_xid, $2::text::pg_snapshot)
  ORDER BY e.task_id, e.depends_on";
 
-/// Maps the rows of [`LOOK`] and [`REQUESTS`].
-pub fn found(look: &Row, requests: &[Row]) -> Found {
+/// Maps the row of [`LOOK`].
+pub fn found(look: &Row) -> Found {
     let snapshot: String = look.get(0);
+    let next_due: Option<i64> = look.get(7);
     Found {
         mark: Mark::parse(&snapshot),
         jobs: look.get(1),
@@ -177,7 +192,10 @@ pub fn found(look: &Row, requests: &[Row]) -> Found {
         late_edges: look.get(3),
         suspicious: look.get(4),
         tracked: look.get(5),
-        requests: self::requests(requests),
+        asked: look.get(6),
+        due: next_due.is_some_and(|ms| ms <= 0) || look.get(8),
+        next_due: next_due.map(|ms| Duration::from_millis(ms.max(0).unsigned_abs())),
+        requests: Vec::new(),
     }
 }
 

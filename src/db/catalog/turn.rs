@@ -93,6 +93,13 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
     families.into_iter().flatten().copied().collect()
 }
 
+/// What a look saw of delays and deadlines.
+#[derive(Clone, Copy, Debug)]
+struct Due {
+    due: bool,
+    next_due: Option<Duration>,
+}
+
 /// A look whose admission is not finished.
 #[derive(Debug)]
 struct Admission {
@@ -210,7 +217,13 @@ impl Catalog {
     /// [`DbError::Deposed`] when the epoch is over; otherwise what went wrong.
     pub async fn take(&mut self, turn: &Turn) -> Result<TurnReply, DbError> {
         match &self.admission {
-            None if turn.look => self.look().await?,
+            None if turn.look => {
+                let seen = self.look().await?;
+                if !(seen.due || self.admission.is_some() || self.choices) && turn.only_looks() {
+                    // Nothing is new, and nothing is due: there is nothing to write.
+                    return Ok(TurnReply { next_due: seen.next_due, ..TurnReply::default() });
+                }
+            }
             Some(admission) if admission.is_large() => self.hear_requests().await?,
             Some(_) | None => {}
         }
@@ -233,21 +246,28 @@ impl Catalog {
         Ok(reply)
     }
 
-    /// One read-only transaction, one snapshot: what is new, and whether its edges close a cycle.
-    async fn look(&mut self) -> Result<(), DbError> {
-        let window: [&(dyn ToSql + Sync); 2] = [&self.seen.xmax, &self.seen.xip];
-        let mut pipe = Pipeline::new(&self.client);
-        pipe.batch("begin a look", "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY");
-        let look = pipe.query("look for new rows", &self.statements.look, &window);
-        let requests = pipe.query("look for requests", &self.statements.requests, &window);
-        pipe.batch("end a look", "COMMIT");
-        let mut answers = pipe.run().await?;
-        let requests = answers.take(Some(requests));
-        let mut found = look::found(&answers.take(Some(look))[0], &requests);
+    /// What is new, and whether its edges close a cycle.
+    async fn look(&mut self) -> Result<Due, DbError> {
+        let look = self
+            .client
+            .query_one(&self.statements.look, &[&self.seen.xmax, &self.seen.xip])
+            .await
+            .map_err(DbError::postgres("look for new rows"))?;
+        let mut found = look::found(&look);
+        let seen = Due { due: found.due, next_due: found.next_due };
         let full = self.seen == Mark::nothing();
         if found.is_empty() && !full {
             self.seen = found.mark;
-            return Ok(());
+            return Ok(seen);
+        }
+        if found.asked {
+            let window: [&(dyn ToSql + Sync); 3] = [&self.seen.xmax, &self.seen.xip, &found.mark.snapshot];
+            let rows = self
+                .client
+                .query(&self.statements.requests, &window)
+                .await
+                .map_err(DbError::postgres("look for requests"))?;
+            found.requests = look::requests(&rows);
         }
         let mut poisoned = Vec::new();
         if !found.suspicious.is_empty() {
@@ -275,7 +295,7 @@ impl Catalog {
             poisoned,
             refused,
         });
-        Ok(())
+        Ok(seen)
     }
 
     /// Requests that came while a large admission goes on.
