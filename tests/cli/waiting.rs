@@ -101,7 +101,8 @@ async fn submit_and_wait_prints_a_line_for_each_ending() {
 async fn the_closing_table_of_a_large_job_is_bounded() {
     let yard = Yard::new().await;
     let file = tempfile::Builder::new().suffix(".json").tempfile().unwrap();
-    let tasks = vec![serde_json::json!({ "command": "SELECT 1" }); 3000];
+    let task = |i: u32| serde_json::json!({ "name": format!("t{i}"), "command": "SELECT 1" });
+    let tasks: Vec<_> = (1..=3000).map(task).collect();
     std::fs::write(file.path(), serde_json::json!({ "task": tasks }).to_string()).unwrap();
     let child = yard.command(&["job", "submit", file.path().to_str().unwrap(), "--wait"]).spawn().unwrap();
     until_connected(&yard).await;
