@@ -83,12 +83,32 @@ BEGIN
     END IF;
 END $$;
 
+CREATE FUNCTION yardmaster.check_nodes_involved(nodes text[]) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    wrong record;
+BEGIN
+    IF cardinality(nodes) > 1000 THEN
+        RAISE EXCEPTION 'nodes_involved names % nodes: a task burdens at most 1000', cardinality(nodes) USING ERRCODE = 'check_violation';
+    ELSIF array_ndims(nodes) > 1 THEN
+        RAISE EXCEPTION 'nodes_involved has % dimensions: it is a plain list of names', array_ndims(nodes)
+            USING ERRCODE = 'check_violation', HINT = 'Write it as ARRAY[''east'', ''west''].';
+    END IF;
+    SELECT n.name, n.place INTO wrong FROM unnest(nodes) WITH ORDINALITY n(name, place)
+     WHERE n.name IS NULL OR octet_length(n.name) NOT BETWEEN 1 AND 63 LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'nodes_involved: name % is %, the name of a node has 1 to 63 bytes', wrong.place,
+                        CASE WHEN wrong.name IS NULL THEN 'NULL' WHEN wrong.name = '' THEN 'empty'
+                             ELSE format('"%s..." with %s bytes', left(wrong.name, 20), octet_length(wrong.name)) END
+            USING ERRCODE = 'check_violation', HINT = 'SELECT name FROM yardmaster.node shows the declared nodes; home needs no name.';
+    END IF;
+END $$;
+
 CREATE FUNCTION yardmaster.task_spec_force() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM yardmaster.check_id('yardmaster.task_spec_task_id_seq', NEW.task_id);
-    IF pg_catalog.cardinality(NEW.nodes_involved) OPERATOR(pg_catalog.>) 1000 THEN
-        RAISE EXCEPTION 'nodes_involved names % nodes: a task burdens at most 1000', pg_catalog.cardinality(NEW.nodes_involved)
-            USING ERRCODE = 'check_violation';
+    IF NEW.nodes_involved IS NOT NULL THEN
+        PERFORM yardmaster.check_nodes_involved(NEW.nodes_involved);
     END IF;
     IF NEW.candidates IS NOT NULL THEN
         PERFORM yardmaster.check_candidates(NEW.node, NEW.candidates);
@@ -388,6 +408,10 @@ BEGIN
     NEW.submitted_by := current_user;
     NEW.started_at := NULL;
     NEW.finished_at := NULL;
+    NEW.paused := false;
+    NEW.tasks := 0;
+    NEW.tasks_done := 0;
+    NEW.tasks_failed := 0;
     RETURN NEW;
 END $$;
 CREATE TRIGGER insert_row INSTEAD OF INSERT ON yardmaster.job FOR EACH ROW EXECUTE FUNCTION yardmaster.job_insert();
@@ -426,10 +450,39 @@ BEGIN
     NEW.attempt := 0;
     NEW.retry_count := 0;
     NEW.interruptions := 0;
+    NEW.pid := NULL;
+    NEW.message := NULL;
+    NEW.sqlstate := NULL;
+    NEW.started_at := NULL;
+    NEW.finished_at := NULL;
+    NEW.node := coalesce(NEW.node, NEW.candidates[1]);
+    -- Assigned by the table, where its submitter may not read it: the view shows it.
+    NEW.task_key := NULL;
     NEW.submitted_by := current_user;
     RETURN NEW;
 END $$;
 CREATE TRIGGER insert_row INSTEAD OF INSERT ON yardmaster.task FOR EACH ROW EXECUTE FUNCTION yardmaster.task_insert();
+
+-- Every change is a request. Only the owner of the catalog and superusers come as far as these; the others lack the privilege
+-- and must: who may update or delete may also lock a view, and with it the tables of the leader behind it.
+CREATE FUNCTION yardmaster.change_refuse() RETURNS trigger
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'yardmaster.% takes no %: it is changed by request', TG_TABLE_NAME, TG_OP
+        USING ERRCODE = 'feature_not_supported', HINT = CASE TG_TABLE_NAME || ' ' || TG_OP
+            WHEN 'job UPDATE' THEN 'Call yardmaster.job_cancel, job_pause, job_resume or job_retry with the job_id.'
+            WHEN 'job DELETE' THEN 'Call yardmaster.job_cancel(job_id), and when the job has ended yardmaster.job_delete(job_id).'
+            WHEN 'task UPDATE' THEN 'Call yardmaster.task_cancel(task_id), or yardmaster.task_retry(task_id, command) to run it again with another command.'
+            WHEN 'task DELETE' THEN 'Call yardmaster.task_cancel(task_id); tasks are removed with their job, by yardmaster.job_delete(job_id).'
+            ELSE 'Attempts are history: yardmaster.task_retry(task_id) makes a new one, yardmaster.job_delete(job_id) removes them with their job.' END;
+END $$;
+CREATE TRIGGER refuse_change INSTEAD OF UPDATE OR DELETE ON yardmaster.job FOR EACH ROW EXECUTE FUNCTION yardmaster.change_refuse();
+CREATE TRIGGER refuse_change INSTEAD OF UPDATE OR DELETE ON yardmaster.task FOR EACH ROW EXECUTE FUNCTION yardmaster.change_refuse();
+CREATE TRIGGER refuse_change INSTEAD OF UPDATE OR DELETE ON yardmaster.attempt FOR EACH ROW EXECUTE FUNCTION yardmaster.change_refuse();
+
+-- The tasks that the reading transaction itself has added, and so nothing that it does not know: a wait for them cannot end.
+CREATE VIEW yardmaster.task_of_this_transaction WITH (security_barrier) AS
+SELECT t.job_id, t.task_id FROM yardmaster.task_spec t WHERE t.submit_xid = pg_current_xact_id_if_assigned();
 
 -- ---------------------------------------------------------------- rights
 
@@ -469,7 +522,7 @@ GRANT INSERT (task_id, job_id, name, owner, command, node, nodes_involved, prior
 GRANT SELECT, INSERT (job_id, task_id, depends_on) ON yardmaster.task_depend TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT (request_id, kind, job_id, task_id, argument) ON yardmaster.request TO yardmaster_user, yardmaster_admin;
 GRANT SELECT, INSERT ON yardmaster.job, yardmaster.task TO yardmaster_user, yardmaster_admin;
-GRANT SELECT ON yardmaster.attempt, yardmaster.node, yardmaster.slot_use, yardmaster.published TO yardmaster_user, yardmaster_admin, yardmaster_monitor;
+GRANT SELECT ON yardmaster.attempt, yardmaster.node, yardmaster.slot_use, yardmaster.published, yardmaster.task_of_this_transaction TO yardmaster_user, yardmaster_admin, yardmaster_monitor;
 GRANT SELECT ON yardmaster.job, yardmaster.task, yardmaster.task_depend, yardmaster.request TO yardmaster_monitor;
 GRANT SELECT (job_id, owner, owner_oid, submit_xid) ON yardmaster.job_spec TO yardmaster_monitor;
 GRANT SELECT ON yardmaster.leader, yardmaster.leader_renewal TO yardmaster_user, yardmaster_admin, yardmaster_monitor;

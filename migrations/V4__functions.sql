@@ -17,6 +17,52 @@ BEGIN
     END IF;
 END $$;
 
+-- One typed value of a job or a task as a job file gives it: says whose it is, which key, and what is expected. A look costs
+-- a subtransaction, so tasks are looked at only when one of them is known to be wrong.
+CREATE FUNCTION yardmaster.check_field(what text, key text, value jsonb) RETURNS void
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    given text := value #>> '{}';
+    fits boolean := true;
+    expected text := CASE
+        WHEN key = 'priority' THEN 'a whole number from -1000000 to 1000000'
+        WHEN key = 'timeout' THEN 'a time such as "90s" or "2 hours", more than 0 and at most 1000 days'
+        WHEN key = 'cleanup_delay' THEN 'a time such as "90s" or "2 hours", from 0 to 1000 days'
+        WHEN key = 'not_before' THEN 'a moment such as "2030-01-31 06:00:00+00"'
+        WHEN key IN ('transactional', 'scratch') THEN 'true or false'
+        WHEN key IN ('depends_on', 'nodes_involved') THEN 'a list of names such as ["a", "b"]'
+        WHEN key = 'retry' THEN 'an object such as {"max_retries": 3, "delays": ["5s"]}'
+    END;
+    reason text;
+    hint text;
+BEGIN
+    IF expected IS NULL OR (given IS NULL AND key NOT IN ('depends_on', 'nodes_involved', 'retry')) THEN
+        RETURN;
+    END IF;
+    BEGIN
+        CASE key
+            WHEN 'priority' THEN fits := given::integer BETWEEN -1000000 AND 1000000;
+            WHEN 'timeout' THEN fits := given::interval > interval '0' AND given::interval <= interval '1000 days';
+            WHEN 'cleanup_delay' THEN fits := given::interval BETWEEN interval '0' AND interval '1000 days';
+            WHEN 'not_before' THEN fits := given::timestamptz IS NOT NULL;
+            WHEN 'transactional', 'scratch' THEN fits := given::boolean IS NOT NULL;
+            WHEN 'retry' THEN PERFORM yardmaster.check_retry(value);
+            ELSE fits := jsonb_typeof(value) = 'array' AND NOT value @? 'strict $[*] ? (@.type() != "string")';
+        END CASE;
+        IF NOT fits THEN
+            RAISE EXCEPTION 'it is not' USING ERRCODE = 'invalid_parameter_value';
+        END IF;
+    EXCEPTION WHEN data_exception OR check_violation THEN
+        GET STACKED DIAGNOSTICS reason = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+        IF key = 'retry' THEN
+            RAISE EXCEPTION '%: %', what, reason USING ERRCODE = SQLSTATE,
+                HINT = coalesce(nullif(hint, ''), format('%s is %s.', key, expected));
+        END IF;
+        RAISE EXCEPTION '%: % = % is not %', what, key, left(value::text, 100), expected
+            USING ERRCODE = SQLSTATE, HINT = format('Correct %s of %s, or leave it out.', key, what);
+    END;
+END $$;
+
 -- A task's node, or its candidates, as a job file gives them; NULL is home.
 CREATE FUNCTION yardmaster.candidates_of(node jsonb) RETURNS SETOF text
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -29,7 +75,7 @@ LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     new_job_id bigint;
     job_owner name := coalesce(job->>'owner', current_user);
-    job_priority integer := coalesce((job->>'priority')::integer, 0);
+    job_priority integer;
     hash bytea := sha256(convert_to(job::text, 'UTF8'));
     existing record;
     wrong record;
@@ -37,6 +83,8 @@ DECLARE
 BEGIN
     PERFORM yardmaster.check_keys('the job', job, ARRAY['description', 'job_type', 'priority', 'key', 'owner', 'timeout', 'retry', 'scratch',
         'cleanup', 'cleanup_delay', 'task']);
+    PERFORM yardmaster.check_field('the job', f.key, f.value) FROM jsonb_each(job) f WHERE f.key <> 'task';
+    job_priority := coalesce((job->>'priority')::integer, 0);
     IF jsonb_typeof(coalesce(job->'task', '[]')) <> 'array' THEN
         RAISE EXCEPTION '"task" must be a list of tasks' USING ERRCODE = 'invalid_parameter_value';
     END IF;
@@ -79,11 +127,16 @@ BEGIN
          WHERE jsonb_typeof(t.value) <> 'object'
             OR (t.value - ARRAY['name', 'command', 'depends_on', 'node', 'nodes_involved', 'owner', 'priority',
                                 'not_before', 'timeout', 'transactional', 'retry', 'output', 'verify', 'undo']) <> '{}'
+            OR (t.value ? 'depends_on' AND jsonb_typeof(t.value->'depends_on') <> 'array')
+            OR (t.value ? 'nodes_involved' AND (jsonb_typeof(t.value->'nodes_involved') <> 'array'
+                OR t.value @? 'strict $.nodes_involved[*] ? (@.type() != "string")'))
          LIMIT 1
     LOOP
         PERFORM yardmaster.check_keys(format('task %s (%s)', wrong.place, coalesce(wrong.value->>'name', 'unnamed')), wrong.value,
             ARRAY['name', 'command', 'depends_on', 'node', 'nodes_involved', 'owner', 'priority', 'not_before',
                   'timeout', 'transactional', 'retry', 'output', 'verify', 'undo']);
+        PERFORM yardmaster.check_field(format('task %s (%s)', wrong.place, coalesce(wrong.value->>'name', 'unnamed')), f.key, f.value)
+           FROM jsonb_each(wrong.value) f;
     END LOOP;
 
     PERFORM yardmaster.check_target(t.owner, t.node)
@@ -106,17 +159,24 @@ BEGIN
     -- Ids in the order of the file, so that a file in dependency order needs no search for cycles.
     ids := ARRAY(SELECT nextval('yardmaster.task_spec_task_id_seq') FROM generate_series(1, jsonb_array_length(job->'task')));
 
-    INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
-                                      not_before, retry, timeout, transactional, output, candidates, verify, undo)
-    SELECT ids[t.place], new_job_id, t.value->>'name', coalesce(t.value->>'owner', job_owner), t.value->>'command',
-           CASE WHEN jsonb_typeof(t.value->'node') <> 'array' THEN t.value->>'node' END,
-           CASE WHEN t.value ? 'nodes_involved' THEN ARRAY(SELECT jsonb_array_elements_text(t.value->'nodes_involved')) END,
-           coalesce((t.value->>'priority')::integer, job_priority), (t.value->>'not_before')::timestamptz,
-           t.value->'retry', (t.value->>'timeout')::interval, (t.value->>'transactional')::boolean, t.value->>'output',
-           CASE WHEN jsonb_typeof(t.value->'node') = 'array' THEN ARRAY(SELECT yardmaster.candidates_of(t.value->'node')) END,
-           t.value->>'verify', t.value->>'undo'
-      FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
-     ORDER BY t.place;
+    BEGIN
+        INSERT INTO yardmaster.task_spec (task_id, job_id, name, owner, command, node, nodes_involved, priority,
+                                          not_before, retry, timeout, transactional, output, candidates, verify, undo)
+        SELECT ids[t.place], new_job_id, t.value->>'name', coalesce(t.value->>'owner', job_owner), t.value->>'command',
+               CASE WHEN jsonb_typeof(t.value->'node') <> 'array' THEN t.value->>'node' END,
+               CASE WHEN t.value ? 'nodes_involved' THEN ARRAY(SELECT jsonb_array_elements_text(t.value->'nodes_involved')) END,
+               coalesce((t.value->>'priority')::integer, job_priority), (t.value->>'not_before')::timestamptz,
+               t.value->'retry', (t.value->>'timeout')::interval, (t.value->>'transactional')::boolean, t.value->>'output',
+               CASE WHEN jsonb_typeof(t.value->'node') = 'array' THEN ARRAY(SELECT yardmaster.candidates_of(t.value->'node')) END,
+               t.value->>'verify', t.value->>'undo'
+          FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
+         ORDER BY t.place;
+    EXCEPTION WHEN data_exception OR check_violation THEN
+        PERFORM yardmaster.check_field(format('task %s (%s)', t.place, coalesce(t.value->>'name', 'unnamed')), f.key, f.value)
+           FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place) CROSS JOIN LATERAL jsonb_each(t.value) f;
+        -- It is none of the typed values.
+        RAISE;
+    END;
 
     WITH named AS (
         SELECT t.value->>'name' AS name, t.place FROM jsonb_array_elements(job->'task') WITH ORDINALITY t(value, place)
@@ -235,13 +295,13 @@ LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$ SELECT yardmaster.task_
 
 -- ---------------------------------------------------------------- waiting
 
--- Was this job, or task, inserted by the transaction that asks? (Its rows are invisible to the leader until then.)
+-- Was this task, or this job or any task of it, inserted by the transaction that asks? (The leader sees them after the commit.)
 CREATE FUNCTION yardmaster.is_of_this_transaction(what text, id bigint) RETURNS boolean
 LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT pg_current_xact_id_if_assigned() IS NOT NULL AND EXISTS (
-        SELECT FROM yardmaster.job_spec j
-         WHERE j.job_id = CASE what WHEN 'job' THEN id ELSE (SELECT t.job_id FROM yardmaster.task t WHERE t.task_id = id) END
-           AND j.submit_xid = pg_current_xact_id_if_assigned()) $$;
+    SELECT pg_current_xact_id_if_assigned() IS NOT NULL AND CASE what
+        WHEN 'job' THEN EXISTS (SELECT FROM yardmaster.job_spec j WHERE j.job_id = id AND j.submit_xid = pg_current_xact_id_if_assigned())
+            OR EXISTS (SELECT FROM yardmaster.task_of_this_transaction t WHERE t.job_id = id)
+        ELSE EXISTS (SELECT FROM yardmaster.task_of_this_transaction t WHERE t.task_id = id) END $$;
 
 -- Looks by key every 100 ms (each statement of a volatile function has a snapshot of its own) and holds a
 -- snapshot while it sleeps, so it ends after wait.max_sql and points to the command line.
@@ -269,7 +329,7 @@ BEGIN
             RAISE EXCEPTION '% % does not exist', what, coalesce(id::text, 'NULL') USING ERRCODE = 'undefined_object';
         END IF;
         IF yardmaster.is_of_this_transaction(what, id) THEN
-            RAISE EXCEPTION '% % was submitted in this transaction: it starts only after the commit', what, id
+            RAISE EXCEPTION '% % was submitted in this transaction, or a task of it: that starts only after the commit', what, id
                 USING ERRCODE = 'invalid_transaction_state', HINT = 'Commit first, then wait.';
         END IF;
         IF reached = desired OR (desired IS NULL AND reached = ANY (terminal)) THEN

@@ -15,6 +15,7 @@ GRANT EXECUTE ON FUNCTION yardmaster.sees_all(), yardmaster.steers_all(), yardma
 -- Submitting and steering, with what their triggers and policies call in the caller's name.
 GRANT EXECUTE ON FUNCTION yardmaster.may_become(name), yardmaster.may_steer(bigint), yardmaster.role_oid(name),
     yardmaster.check_retry(jsonb), yardmaster.check_target(name, text), yardmaster.check_keys(text, jsonb, text[]),
+    yardmaster.check_field(text, text, jsonb), yardmaster.check_nodes_involved(text[]),
     yardmaster.check_id(text, bigint), yardmaster.check_candidates(text, text[]), yardmaster.candidates_of(jsonb),
     yardmaster.job_submit(jsonb), yardmaster.job_request(yardmaster.request_kind, bigint),
     yardmaster.task_request(yardmaster.request_kind, bigint, text),

@@ -6,6 +6,7 @@
 mod support;
 
 mod costs;
+mod interface;
 mod migrations;
 mod rights;
 mod twins;
