@@ -164,3 +164,41 @@ async fn a_timeout_is_kept_by_us() {
     assert_eq!(task.sqlstate.as_deref(), Some("57014"));
     assert!(task.text().contains("longer than its timeout of 300ms"), "{task:?}");
 }
+
+/// Whoever has mended the cause need not wait for the back-off.
+#[tokio::test]
+async fn a_retry_that_is_asked_for_does_not_wait_for_the_back_off() {
+    let db = Db::new().await;
+    let _service = Launch::on(&db).set("retry.delays", "[\"1h\"]").start().await;
+    let command = "SELECT 1/count(*) FROM pg_class WHERE relname = 'mended'";
+    let (job, of_job) = db.submit_one(command).await;
+    let (_, alone) = db.submit_one(command).await;
+    await_failures(&db, of_job, 1).await;
+    await_failures(&db, alone, 1).await;
+    db.alice("CREATE TABLE mended ()").await;
+    db.alice(&format!("SELECT yardmaster.job_retry({job}), yardmaster.task_retry({alone})")).await;
+    for task in [of_job, alone] {
+        let done = db.await_task(task, "done").await;
+        assert_eq!((done.attempt, done.retry_count), (2, 1), "the failure is not forgotten");
+    }
+    db.await_job(job, "finished").await;
+}
+
+/// A job that ran out of time has all of it again.
+#[tokio::test]
+async fn a_job_that_is_retried_has_its_whole_timeout_again() {
+    let db = Db::new().await;
+    let gate = Gate::close(&db, 1).await;
+    let _service = Service::start(&db).await;
+    let job =
+        db.submit(json!({ "timeout": "1s", "task": [{ "name": "t", "command": gate.command() }] })).await;
+    for attempt in 1..=3 {
+        // Its timeout cancels it, each time as the first.
+        let ended = format!(
+            "SELECT j.state = 'cancelled' AND t.status = 'cancelled' AND t.attempt = {attempt}
+               FROM yardmaster.job j JOIN yardmaster.task t USING (job_id) WHERE job_id = {job}"
+        );
+        db.await_true(&ended).await;
+        db.alice(&format!("SELECT yardmaster.job_retry({job})")).await;
+    }
+}

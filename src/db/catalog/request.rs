@@ -59,7 +59,8 @@ WITH RECURSIVE changed AS (
 SELECT c.task_id FROM changed c WHERE c.status = 'cancelling'";
 
 /// Runs the badly ended tasks of jobs (`$1`) again, and single tasks (`$2`, with changed commands `$3`) together with
-/// their unscheduled dependants. `$4` is the admitted snapshot.
+/// their unscheduled dependants. `$4` is the admitted snapshot. A task that waits out its back-off runs at once, and keeps
+/// its count of failures. A job that had ended has its whole timeout again.
 ///
 /// A task one of whose dependencies ended badly and is not retried with it stays as it is, so that no task waits for
 /// what will never come; one whose dependencies close a cycle can never run. A job that is still cancelling is left alone. Answers lanes with their first ready task.
@@ -67,10 +68,13 @@ pub const RETRY: &str = "
 WITH RECURSIVE named AS (
     SELECT * FROM unnest($2::bigint[], $3::text[]) AS n(task_id, command)
 ), wanted (task_id) AS (
-    SELECT s.task_id FROM yardmaster.task_state s WHERE s.job_id = ANY ($1) AND s.status IN ('error', 'cancelled', 'unscheduled') AND s.sqlstate IS DISTINCT FROM '42P19'
+    SELECT s.task_id FROM yardmaster.task_state s
+     WHERE s.job_id = ANY ($1) AND s.sqlstate IS DISTINCT FROM '42P19'
+       AND (s.status IN ('error', 'cancelled', 'unscheduled') OR s.status = 'runnable' AND NOT s.ready AND s.attempt > 0 AND s.not_before IS NOT NULL)
     UNION
     SELECT s.task_id FROM named n JOIN yardmaster.task_state s ON s.task_id = n.task_id
-     WHERE s.status IN ('error', 'cancelled', 'unscheduled') AND s.sqlstate IS DISTINCT FROM '42P19'
+     WHERE s.sqlstate IS DISTINCT FROM '42P19'
+       AND (s.status IN ('error', 'cancelled', 'unscheduled') OR s.status = 'runnable' AND NOT s.ready AND s.attempt > 0 AND s.not_before IS NOT NULL)
     UNION
     SELECT e.task_id FROM wanted w CROSS JOIN LATERAL (
            SELECT e.task_id FROM yardmaster.task_depend e
@@ -89,7 +93,7 @@ WITH RECURSIVE named AS (
             WHERE e.depends_on = h.task_id AND e.refused IS NULL
               AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot) OFFSET 0) e
 ), again AS MATERIALIZED (
-    SELECT s.task_id, j.paused, n.command,
+    SELECT s.task_id, j.paused, n.command, s.status <> 'runnable' AS ended,
            (SELECT count(*) FROM yardmaster.task_depend e LEFT JOIN yardmaster.task_state p ON p.task_id = e.depends_on
              WHERE e.task_id = s.task_id AND e.refused IS NULL AND p.status IS DISTINCT FROM 'done'
                AND pg_visible_in_snapshot(e.submit_xid, $4::text::pg_snapshot))::integer AS waiting_for
@@ -101,12 +105,16 @@ WITH RECURSIVE named AS (
     UPDATE yardmaster.task_state s
        SET status = CASE WHEN a.waiting_for = 0 THEN 'runnable' ELSE 'blocked' END::yardmaster.task_status,
            ready = a.waiting_for = 0 AND NOT a.paused, waiting_for = a.waiting_for, not_before = NULL, finished_at = NULL,
-           retry_count = 0, interruptions = 0, sqlstate = NULL, message = NULL, command = coalesce(a.command, s.command)
+           retry_count = CASE WHEN a.ended THEN 0 ELSE s.retry_count END,
+           interruptions = CASE WHEN a.ended THEN 0 ELSE s.interruptions END, sqlstate = NULL, message = NULL, command = coalesce(a.command, s.command)
       FROM again a WHERE s.task_id = a.task_id
-    RETURNING s.task_id, s.job_id, s.lane, s.queue_rank, s.ready
+    RETURNING s.task_id, s.job_id, s.lane, s.queue_rank, s.ready, a.ended
 ), counted AS (
-    UPDATE yardmaster.job_state j SET n_bad = j.n_bad - c.n, cancel_requested = false, cleanup_requested = false
-      FROM (SELECT c.job_id, count(*) AS n FROM changed c GROUP BY c.job_id) c
+    UPDATE yardmaster.job_state j
+       SET n_bad = j.n_bad - c.n, cancel_requested = false, cleanup_requested = false,
+           deadline = CASE WHEN j.finished_at IS NOT NULL AND j.started_at IS NOT NULL THEN now() + p.timeout ELSE j.deadline END
+      FROM (SELECT c.job_id, count(*) FILTER (WHERE c.ended) AS n FROM changed c GROUP BY c.job_id) c
+      JOIN yardmaster.job_spec p ON p.job_id = c.job_id
      WHERE j.job_id = c.job_id
 )
 SELECT DISTINCT ON (c.lane) c.lane, c.queue_rank, c.task_id FROM changed c WHERE c.ready
