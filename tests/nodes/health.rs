@@ -48,7 +48,7 @@ async fn scenario_17_a_drained_node_ends_what_it_has_and_starts_nothing() {
     let refused = db.alice.query("SELECT yardmaster.node_drain('n1')", &[]).await.unwrap_err();
     assert_eq!(refused.code().unwrap().code(), "42501");
     let unknown = cli(&["node", "drain", "n9"]);
-    assert_eq!(unknown.0, 1, "{}", unknown.1);
+    assert_eq!(unknown.0, 2, "{}", unknown.1);
     assert_eq!(cli(&["node", "drain", "n1"]), (0, "drain node n1: node n1 is draining\n".to_owned()));
     let waiting = db.submit(on("n1", "SELECT 2")).await;
     let task = db.tasks(waiting).await[0];
