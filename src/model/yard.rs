@@ -73,6 +73,8 @@ struct Running {
     prefetched: bool,
     /// Does an Executor run it? Otherwise it stands in line.
     begun: bool,
+    /// Which stand in line it is, of those there ever were.
+    ticket: u64,
 }
 
 /// What has been asked of an attempt that is alive here.

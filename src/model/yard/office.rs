@@ -61,6 +61,7 @@ impl Yard {
                 cancelling: attempt.cancelling,
                 prefetched: false,
                 begun: true,
+                ticket: 0,
             };
             self.running.insert(task, running);
             effects.push(Effect::Adopt(Box::new(attempt)));

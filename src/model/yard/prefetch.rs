@@ -32,7 +32,8 @@ const FULL_TURN: usize = 64;
 /// What stands behind a task that runs.
 #[derive(Debug, Default)]
 struct Line {
-    behind: VecDeque<(TaskId, i32)>,
+    /// Each with its ticket.
+    behind: VecDeque<(TaskId, u64)>,
     ticks: u32,
 }
 
@@ -42,6 +43,8 @@ pub(super) struct Lines {
     of: HashMap<TaskId, Line>,
     /// Tasks in all lines, whether or not they still are wanted.
     length: usize,
+    /// The last one given out. Attempt numbers do not tell one stand in line from the next: they are given back.
+    ticket: u64,
     ticking: bool,
     /// Something happened that should not wait for company.
     hurried: bool,
@@ -54,7 +57,7 @@ impl Lines {
         line
     }
 
-    fn put(&mut self, front: TaskId, behind: VecDeque<(TaskId, i32)>) {
+    fn put(&mut self, front: TaskId, behind: VecDeque<(TaskId, u64)>) {
         self.length += behind.len();
         self.of.insert(front, Line { behind, ticks: 0 });
     }
@@ -86,14 +89,16 @@ impl Yard {
         let mut back = Vec::new();
         for task in claimed {
             alone |= task.interruptions > 0 || task.owner_trouble.is_some();
-            let (id, attempt) = (task.task, task.attempt);
-            let running =
-                Running { task, node: node.to_owned(), cancelling: false, prefetched: true, begun: false };
+            let id = task.task;
+            self.lines.ticket += 1;
+            let ticket = self.lines.ticket;
+            let node = node.to_owned();
+            let running = Running { task, node, cancelling: false, prefetched: true, begun: false, ticket };
             self.running.insert(id, running);
             if alone {
                 back.push(id);
             } else {
-                behind.push_back((id, attempt));
+                behind.push_back((id, ticket));
             }
         }
         if !behind.is_empty() {
@@ -105,8 +110,8 @@ impl Yard {
     /// The task in front is through with its session and slots, which are good for another.
     pub(super) fn place_freed(&mut self, front: TaskId, effects: &mut Vec<Effect>) {
         let mut behind = self.lines.take(front).behind;
-        while let Some((id, attempt)) = behind.pop_front() {
-            if !self.stands_in_line(id, attempt) {
+        while let Some((id, ticket)) = behind.pop_front() {
+            if !self.stands_in_line(id, ticket) {
                 continue;
             }
             if !self.may_start(id) {
@@ -126,8 +131,8 @@ impl Yard {
 
     /// The task in front leaves no session, or takes long: its line is given back.
     pub(super) fn give_back_line(&mut self, front: TaskId) {
-        for (task, attempt) in self.lines.take(front).behind {
-            if self.stands_in_line(task, attempt) {
+        for (task, ticket) in self.lines.take(front).behind {
+            if self.stands_in_line(task, ticket) {
                 self.withdraw(task);
             }
         }
@@ -156,8 +161,8 @@ impl Yard {
         }
     }
 
-    fn stands_in_line(&self, task: TaskId, attempt: i32) -> bool {
-        self.running.get(&task).is_some_and(|r| r.task.attempt == attempt && !r.begun)
+    fn stands_in_line(&self, task: TaskId, ticket: u64) -> bool {
+        self.running.get(&task).is_some_and(|r| r.ticket == ticket && !r.begun)
     }
 
     fn may_start(&self, task: TaskId) -> bool {
@@ -211,5 +216,67 @@ impl Yard {
     /// A round begins: nothing waits any more.
     pub(super) fn waited(&mut self) {
         self.lines.hurried = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::yard::Rules;
+    use crate::model::{Lane, LaneId, RetryPolicy, SessionKey};
+
+    fn claimed(task: i64) -> ClaimedTask {
+        ClaimedTask {
+            job: JobId(1),
+            task: TaskId(task),
+            attempt: 1,
+            series: 0,
+            task_key: uuid::Uuid::nil(),
+            lane: LaneId(1),
+            command: String::new(),
+            retry: None,
+            timeout: None,
+            transactional: None,
+            retry_count: 0,
+            interruptions: 0,
+            backend: None,
+            owner_trouble: None,
+            site: None,
+            waited: None,
+            scratch: false,
+            output: None,
+            verify: None,
+            undo: None,
+        }
+    }
+
+    /// Its attempt number is the same again, and its old place may be on another node by now.
+    #[test]
+    fn a_task_that_was_given_back_and_claimed_again_does_not_start_from_its_old_line() {
+        let mut yard = Yard::new(Rules {
+            max_task_executors: 2,
+            max_pending_sessions: 2,
+            retry: RetryPolicy::default(),
+            max_interruptions: 3,
+            prefetch: 8,
+        });
+        (yard.mode, yard.office) = (Mode::Accepting, Office::Held);
+        let session = SessionKey { node: String::new(), owner: "alice".to_owned(), owner_oid: 10 };
+        yard.lanes.add(Lane { id: LaneId(1), session, nodes: Vec::new() });
+
+        yard.line_up(&claimed(1), "", vec![claimed(3)]);
+        yard.paused(&[JobId(1)]);
+        yard.line_up(&claimed(2), "", vec![claimed(3)]);
+
+        let mut effects = Vec::new();
+        yard.place_freed(TaskId(1), &mut effects);
+        yard.place_freed(TaskId(2), &mut effects);
+        assert_eq!(
+            effects,
+            [
+                Effect::ReturnPlace { after: TaskId(1) },
+                Effect::StartNext { after: TaskId(2), task: claimed(3) }
+            ]
+        );
     }
 }

@@ -337,6 +337,7 @@ impl Yard {
             cancelling: false,
             prefetched: false,
             begun: true,
+            ticket: 0,
         };
         let barred = task.owner_trouble.clone().map(|message| (OWNER_BARRED.to_owned(), message));
         let outcome = match seat.refusal.clone().or(barred) {
