@@ -61,6 +61,20 @@ pub fn draw(count: usize, edges: &[(usize, usize)]) -> Drawing {
     sheet.drawing(count)
 }
 
+impl Drawing {
+    /// The tasks of each layer, in their order.
+    pub fn rows(&self) -> Vec<Vec<usize>> {
+        let mut rows = vec![Vec::new(); self.layers];
+        for (task, (layer, _)) in self.boxes.iter().enumerate() {
+            rows[*layer].push(task);
+        }
+        for row in &mut rows {
+            row.sort_by(|&a, &b| self.boxes[a].1.total_cmp(&self.boxes[b].1));
+        }
+        rows
+    }
+}
+
 /// The layers of `count` tasks, each with its tasks by status.
 pub fn summarise(statuses: &[TaskStatus], edges: &[(usize, usize)]) -> Vec<LayerSummary> {
     let layer = graph::layout(statuses.len(), edges).map_or_else(|| vec![0; statuses.len()], |l| l.layer);
@@ -264,6 +278,21 @@ mod tests {
         assert_eq!(draw(0, &[]).height, 0.0);
         let cycle = draw(2, &[(0, 1), (1, 0)]);
         assert_eq!((cycle.layers, cycle.lines.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_long_chain_and_a_wide_fan_need_no_stack() {
+        let chain: Vec<_> = (1..100_000).map(|task| (task, task - 1)).collect();
+        assert_eq!(draw(100_000, &chain).rows().len(), 100_000);
+        let fan: Vec<_> = (1..100_000).map(|task| (task, 0)).collect();
+        assert_eq!(draw(100_000, &fan).rows()[1].len(), 99_999);
+    }
+
+    #[test]
+    fn rows_are_in_order_of_height_and_edges_that_name_nothing_are_left_out() {
+        // 0 ← 5, 1 ← 4, 2 ← 3: drawn by number, every pair of lines would cross.
+        assert_eq!(draw(6, &[(5, 0), (4, 1), (3, 2), (9, 0)]).rows(), [[0, 1, 2], [5, 4, 3]]);
+        assert_eq!(draw(0, &[]).rows(), Vec::<Vec<usize>>::new());
     }
 
     #[test]

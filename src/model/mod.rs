@@ -8,7 +8,6 @@ pub mod graph;
 pub mod health;
 pub mod ids;
 pub mod lane;
-pub mod layers;
 pub mod plan;
 pub mod retry;
 pub mod rollup;

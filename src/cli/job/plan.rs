@@ -15,7 +15,7 @@ use crate::cli::findings::{self, Finding};
 use crate::cli::{CliError, Context, Exit, text};
 use crate::db::inspect::plan::{self as catalog, Rehearsal, Surroundings};
 use crate::db::inspect::service;
-use crate::model::layers::{self, Layers};
+use crate::model::drawing::{self, Drawing};
 use crate::model::plan::{self, Estimate, PlannedTask, Slots};
 use crate::sql::{self, Inspection};
 
@@ -59,7 +59,7 @@ struct Draft {
     tasks: Vec<PlannedTask>,
     edges: Vec<(usize, usize)>,
     owners: BTreeSet<String>,
-    layers: Layers,
+    drawing: Drawing,
 }
 
 #[derive(Serialize)]
@@ -93,7 +93,7 @@ pub(super) async fn plan(context: &Context, args: &PlanArgs) -> Result<Exit, Cli
     findings.sort_by_key(|finding| finding.severity);
     let estimate = plan::estimate(&draft.tasks, &slots);
     if let Some(file) = &args.svg {
-        std::fs::write(file, svg::draw(&draft.names, &draft.edges, &draft.layers))
+        std::fs::write(file, svg::draw(&draft.names, &draft.drawing))
             .map_err(|e| CliError::Usage(format!("{} cannot be written: {e}", file.display())))?;
     }
     if context.output.is_json() {
@@ -188,8 +188,8 @@ impl Draft {
             .flat_map(|(place, task)| task.depends_on.iter().map(move |&other| (place, other)))
             .collect();
         let owners = given.iter().filter_map(|task| text(task, "owner")).chain(text(job, "owner")).collect();
-        let layers = layers::arrange(tasks.len(), &edges);
-        Self { names, tasks, edges, owners, layers }
+        let drawing = drawing::draw(tasks.len(), &edges);
+        Self { names, tasks, edges, owners, drawing }
     }
 
     fn told<'a>(&'a self, estimate: &'a Estimate, findings: &'a [Finding]) -> Told<'a> {
@@ -197,7 +197,7 @@ impl Draft {
         Told {
             tasks: self.tasks.len(),
             dependencies: self.edges.len(),
-            layers: self.layers.rows.iter().map(|row| row.iter().map(name).collect()).collect(),
+            layers: self.drawing.rows().iter().map(|row| row.iter().map(name).collect()).collect(),
             order: estimate.order.iter().map(name).collect(),
             estimate,
             findings,
@@ -213,10 +213,10 @@ impl Draft {
             text::plural(count(self.tasks.len()), "task"),
             text::count(count(edges)),
             if edges == 1 { "dependency" } else { "dependencies" },
-            text::plural(count(self.layers.rows.len()), "layer")
+            text::plural(count(self.drawing.layers), "layer")
         )];
         let listed = self.tasks.len() <= MAX_LISTED;
-        for (layer, row) in self.layers.rows.iter().enumerate().take(MAX_LISTED) {
+        for (layer, row) in self.drawing.rows().iter().enumerate().take(MAX_LISTED) {
             let head = format!("layer {:<4}", layer + 1);
             if !listed {
                 lines.push(format!("{head}{}", text::plural(count(row.len()), "task")));
