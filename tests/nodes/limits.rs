@@ -200,17 +200,24 @@ async fn failures_24_a_large_crowd_before_a_full_node_delays_nobody() {
     let (db, _service) = yard(&[("n1", &full), ("n2", &free)]).await;
     let job = db.submit(tasks(1, "SELECT 1", "n2")).await;
     db.await_job(job, "finished").await;
+    crowd(&db, &full, 100).await;
+    let small = typical(&db).await;
     crowd(&db, &full, 100_000).await;
+    let large = typical(&db).await;
+    assert!(large < small * 3, "{large:?} before 100,000 that wait, {small:?} before 100");
+}
+
+/// The median time from submission to end of a task on n2.
+async fn typical(db: &Db) -> Duration {
     let mut times = Vec::new();
-    for _ in 0..20 {
+    for _ in 0..21 {
         let began = Instant::now();
         let job = db.submit(tasks(1, "SELECT 1", "n2")).await;
         db.await_job(job, "finished").await;
         times.push(began.elapsed());
     }
     times.sort_unstable();
-    println!("{times:?}");
-    assert!(times[10] < Duration::from_millis(300), "{times:?}");
+    times[10]
 }
 
 /// Fills the eight slots of n1, and lets so many wait for one.

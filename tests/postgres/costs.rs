@@ -115,3 +115,35 @@ async fn a_chunk_costs_the_same_however_many_went_before() {
     assert!(first > 1000, "each of its tasks is looked up: {first}");
     assert!(last < first + first / 5, "the last chunk touches {last} pages, the first {first}: {plan}");
 }
+
+/// A crowd that waits in a lane, and statistics taken while it was on its way: they say that there are few tasks, many of
+/// which are ready.
+#[tokio::test]
+async fn a_claim_costs_the_same_however_many_wait() {
+    let db = Db::new().await;
+    let crowd = db.connect("postgres").await;
+    let submit = "BEGIN;
+        INSERT INTO yardmaster.job_spec (owner) VALUES ('alice');
+        INSERT INTO yardmaster.task_spec (task_id, job_id, owner, command)
+             SELECT 1000000 + i, (SELECT max(job_id) FROM yardmaster.job_spec), 'alice', 'SELECT 1' FROM generate_series(1, 30000) i";
+    crowd.batch_execute(submit).await.unwrap();
+    db.sql("ANALYZE yardmaster.task_spec").await;
+    crowd.batch_execute("COMMIT").await.unwrap();
+    db.sql(
+        "INSERT INTO yardmaster.lane (node, owner, owner_oid, nodes) VALUES ('', 'alice', 'alice'::regrole, '{}');
+         INSERT INTO yardmaster.job_state (job_id, status, n_tasks) SELECT job_id, 'scheduled', 30000 FROM yardmaster.job_spec;
+         INSERT INTO yardmaster.task_state (task_id, job_id, lane, queue_rank, status, ready)
+              SELECT t.task_id, t.job_id, l.lane, 0, 'runnable', true FROM yardmaster.task_spec t, yardmaster.lane l;
+         ANALYZE yardmaster.task_state",
+    )
+    .await;
+    let config = parse_url(&db.url("yard_service")).unwrap();
+    let (client, _hints) = connect(&config, Purpose::Turns).await.unwrap();
+    let claim = sql_statements().into_iter().find(|(name, _)| *name == "claim").unwrap().1;
+    client.batch_execute(&format!("PREPARE claim AS {claim}")).await.unwrap();
+    let lane = db.value("SELECT lane FROM yardmaster.lane").await;
+    let offer = format!("'{{{lane}}}', '{{NULL}}', '{{NULL}}', '{{0}}', '{{0}}', '{{NULL}}', '{{f}}'");
+    let (touched, plan) = explain(&client, "claim", &offer).await;
+    assert_eq!(db.value("SELECT count(*) FROM yardmaster.task_state WHERE status = 'running'").await, "1");
+    assert!(touched <= PAGES, "a claim touches {touched} pages: {plan}");
+}

@@ -14,18 +14,22 @@ use crate::model::{Backend, ClaimedTask, JobId, LaneId, LiveAttempt, Offer, Queu
 /// Called in each turn with offers. A lane is read from its floor on, below which nothing is ready, so that the dead
 /// index entries of earlier claims are not walked again while somebody's old snapshot keeps them. Wants
 /// `task_state_ready`. Answers the place (from 1) and the claimed task.
+///
+/// Its shape leaves the planner no choice: of `LIMIT a.n` it expects a tenth of the lane, and for so many rows it would read
+/// other tables whole (of an array it expects ten rows); and statistics taken while a large submission is on its way say that
+/// `task_spec` is small, so that any of its indexes will do (of a range, in order, only the primary key does).
 pub const CLAIM: &str = "
 WITH asked AS (
     SELECT o.lane, count(*) AS n, array_agg(o.place ORDER BY o.place) AS places, min(o.floor_rank) AS floor_rank, min(o.floor_task) AS floor_task
       FROM unnest($1::integer[], $4::integer[], $5::bigint[]) WITH ORDINALITY AS o(lane, floor_rank, floor_task, place)
      GROUP BY o.lane
 ), pick AS MATERIALIZED (
-    SELECT t.task_id, a.places[row_number() OVER (PARTITION BY a.lane ORDER BY t.queue_rank, t.task_id)] AS place
+    SELECT t.task_id, a.places[t.nth] AS place
       FROM asked a
-     CROSS JOIN LATERAL (
-           SELECT s.task_id, s.queue_rank FROM yardmaster.task_state s
+     CROSS JOIN LATERAL unnest(ARRAY(
+           SELECT s.task_id FROM yardmaster.task_state s
             WHERE s.lane = a.lane AND s.ready AND (s.queue_rank, s.task_id) >= (a.floor_rank, a.floor_task)
-            ORDER BY s.queue_rank, s.task_id LIMIT a.n) t
+            ORDER BY s.queue_rank, s.task_id LIMIT a.n)) WITH ORDINALITY AS t(task_id, nth)
 ), claimed AS (
     UPDATE yardmaster.task_state s
        SET status = 'running', ready = false, attempt = least(s.attempt, 2147483646) + 1, pid = ($2::integer[])[p.place],
@@ -37,10 +41,9 @@ WITH asked AS (
               s.site, s.command, p.place
 ), begun AS (
     UPDATE yardmaster.job_state j
-       SET started_at = now(), deadline = now() + c.timeout,
+       SET started_at = now(), deadline = now() + (SELECT p.timeout FROM yardmaster.job_spec p WHERE p.job_id = j.job_id),
            status = yardmaster.job_status_of(j.cancel_requested, j.n_tasks, j.n_done, j.n_bad, true)
-      FROM (SELECT DISTINCT c.job_id, p.timeout FROM claimed c JOIN yardmaster.job_spec p ON p.job_id = c.job_id) c
-     WHERE j.job_id = c.job_id AND j.started_at IS NULL
+     WHERE j.job_id = ANY (ARRAY(SELECT DISTINCT c.job_id FROM claimed c)) AND j.started_at IS NULL
 )
 SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, coalesce(c.command, t.command),
        CASE WHEN j.retry IS NULL THEN t.retry WHEN t.retry IS NULL THEN j.retry ELSE j.retry || t.retry END,
@@ -58,7 +61,9 @@ SELECT c.place, c.job_id, c.task_id, c.attempt, c.series, t.task_key, c.lane, co
              WHERE e.task_id = c.task_id)))::float8 END, j.scratch, t.output,
        t.verify, t.undo
   FROM claimed c JOIN yardmaster.lane l ON l.lane = c.lane LEFT JOIN pg_roles r ON r.oid = l.owner_oid
-  JOIN yardmaster.task_spec t ON t.task_id = c.task_id JOIN yardmaster.job_spec j ON j.job_id = c.job_id";
+ CROSS JOIN LATERAL (
+       SELECT * FROM yardmaster.task_spec t WHERE t.task_id BETWEEN c.task_id AND c.task_id ORDER BY t.task_id LIMIT 1) t
+ CROSS JOIN LATERAL (SELECT * FROM yardmaster.job_spec j WHERE j.job_id = c.job_id OFFSET 0) j";
 
 /// A prefetched task is shown as runnable, since it may have to wait; one that has begun and takes long is shown as
 /// running. Called with those (task, attempt).
