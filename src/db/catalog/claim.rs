@@ -83,16 +83,6 @@ SELECT 0::bigint, s.job_id, s.task_id, s.attempt, s.series, t.task_key, s.lane, 
   JOIN yardmaster.job_spec j ON j.job_id = s.job_id JOIN yardmaster.lane l ON l.lane = s.lane
  WHERE s.status IN ('running', 'cancelling') ORDER BY s.started_at, s.task_id";
 
-/// The next ready tasks of lanes. Wants `task_state_ready`.
-pub const WINDOWS: &str = "
-SELECT w.lane, t.queue_rank, t.task_id
-  FROM unnest($1::integer[], $2::integer[], $3::bigint[], $4::bigint[]) AS w(lane, after_rank, after_task, n)
- CROSS JOIN LATERAL (
-       SELECT s.queue_rank, s.task_id FROM yardmaster.task_state s
-        WHERE s.lane = w.lane AND s.ready AND (s.queue_rank, s.task_id) > (w.after_rank, w.after_task)
-        ORDER BY s.queue_rank, s.task_id LIMIT w.n + 1) t
- ORDER BY w.lane, t.queue_rank, t.task_id";
-
 /// A commit that waits for the disk takes every earlier one along, and needs something to write. One message, so that
 /// nothing else on the connection comes between.
 const FLUSH: &str = "BEGIN; SET LOCAL synchronous_commit = on;

@@ -4,7 +4,6 @@
 //! process stop in the middle, nothing stays open: PostgreSQL has the COMMIT already. The order inside is: fence,
 //! admission, requests, settlement, promotion, roll-up, claims, windows.
 
-use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use tokio_postgres::types::ToSql;
@@ -13,14 +12,19 @@ use tokio_postgres::{Client, Row, Statement};
 use super::super::error::DbError;
 use super::super::pipeline::Pipeline;
 use super::leadership::{self, Office};
-use super::look::{self, Found, Mark, RequestKind};
+use super::look::{self, Mark};
 use super::{admit, claim, request, settle};
-use crate::model::graph;
-use crate::model::tracking::{self, Batch, Tracked};
 use crate::model::{
     JobId, JobStatus, Lane, LaneId, LiveAttempt, Outcome, QueueKey, SessionKey, TaskId, Turn, TurnReply,
-    Window,
 };
+
+mod admission;
+mod requests;
+mod windows;
+
+use admission::{Admission, Refused};
+use requests::Requests;
+use windows::WindowParams;
 
 const ENCODING: &str = "SELECT current_setting('server_encoding')";
 
@@ -60,7 +64,7 @@ statements! {
     claim = claim::CLAIM,
     begun = claim::BEGUN,
     live = claim::LIVE,
-    windows = claim::WINDOWS,
+    windows = windows::WINDOWS,
     cancel_jobs = request::CANCEL_JOBS,
     cancel_tasks = request::CANCEL_TASKS,
     retry = request::RETRY,
@@ -91,57 +95,6 @@ pub fn sql_statements() -> Vec<(&'static str, &'static str)> {
         crate::db::scratch::STATEMENTS,
     ];
     families.into_iter().flatten().copied().collect()
-}
-
-/// What a look saw of delays and deadlines.
-#[derive(Clone, Copy, Debug)]
-struct Due {
-    due: bool,
-    next_due: Option<Duration>,
-}
-
-/// A look whose admission is not finished.
-#[derive(Debug)]
-struct Admission {
-    found: Found,
-    /// The last task admitted: its transaction and id.
-    cursor: (String, i64),
-    /// Nothing was known before: totals and edges are counted anew.
-    full: bool,
-    /// Totals are raised with the first chunk.
-    counted: bool,
-    /// Tasks may be left to admit.
-    tasks_left: bool,
-    /// Tasks whose edges close a cycle.
-    poisoned: Vec<i64>,
-    /// What exceeds a tracked limit.
-    refused: Refused,
-}
-
-impl Admission {
-    /// May it take more than one chunk?
-    fn is_large(&self) -> bool {
-        self.full || self.found.many_tasks
-    }
-}
-
-/// The parallel arrays of [`admit::TASKS`] for batches that exceed a tracked limit.
-#[derive(Debug, Default)]
-struct Refused {
-    jobs: Vec<i64>,
-    xids: Vec<String>,
-    messages: Vec<String>,
-}
-
-impl Refused {
-    /// A batch is refused once, with its first reason.
-    fn push(&mut self, job: i64, xid: String, message: String) {
-        if !self.jobs.iter().zip(&self.xids).any(|(j, x)| *j == job && *x == xid) {
-            self.jobs.push(job);
-            self.xids.push(xid);
-            self.messages.push(message);
-        }
-    }
 }
 
 /// The leader's hold on the catalog: one connection, its prepared statements, and up to where it has looked.
@@ -244,111 +197,6 @@ impl Catalog {
             self.known_lane = self.known_lane.max(lane.id.0);
         }
         Ok(reply)
-    }
-
-    /// What is new, and whether its edges close a cycle.
-    async fn look(&mut self) -> Result<Due, DbError> {
-        let look = self
-            .client
-            .query_one(&self.statements.look, &[&self.seen.xmax, &self.seen.xip])
-            .await
-            .map_err(DbError::postgres("look for new rows"))?;
-        let mut found = look::found(&look);
-        let seen = Due { due: found.due, next_due: found.next_due };
-        let full = self.seen == Mark::nothing();
-        if found.is_empty() && !full {
-            self.seen = found.mark;
-            return Ok(seen);
-        }
-        if found.asked {
-            let window: [&(dyn ToSql + Sync); 3] = [&self.seen.xmax, &self.seen.xip, &found.mark.snapshot];
-            let rows = self
-                .client
-                .query(&self.statements.requests, &window)
-                .await
-                .map_err(DbError::postgres("look for requests"))?;
-            found.requests = look::requests(&rows);
-        }
-        let mut poisoned = Vec::new();
-        if !found.suspicious.is_empty() {
-            let rows = self
-                .client
-                .query(&self.statements.edges, &[&found.suspicious, &found.mark.snapshot])
-                .await
-                .map_err(DbError::postgres("read the edges of a job"))?;
-            let edges: Vec<(i64, i64)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-            poisoned = graph::cycles(&edges);
-        }
-        found.late_edges |= full;
-        let tasks_left = found.tasks || full;
-        let refused = if tasks_left && found.tracked {
-            self.over_limit(&found.mark.snapshot, full).await?
-        } else {
-            Refused::default()
-        };
-        self.admission = Some(Admission {
-            found,
-            cursor: ("0".to_owned(), i64::MIN),
-            full,
-            counted: false,
-            tasks_left,
-            poisoned,
-            refused,
-        });
-        Ok(seen)
-    }
-
-    /// Requests that came while a large admission goes on.
-    async fn hear_requests(&mut self) -> Result<(), DbError> {
-        let rows = self
-            .client
-            .query(&self.statements.requests_meanwhile, &[&self.seen.xmax, &self.seen.xip])
-            .await
-            .map_err(DbError::postgres("look for requests"))?;
-        if let Some(admission) = &mut self.admission {
-            admission.found.requests = look::requests(&rows);
-        }
-        Ok(())
-    }
-
-    /// Which of the new tasks exceed a tracked limit. Decided once a look, for all chunks of a batch.
-    async fn over_limit(&self, snapshot: &String, full: bool) -> Result<Refused, DbError> {
-        let rows = self
-            .client
-            .query(&self.statements.tracked, &[])
-            .await
-            .map_err(DbError::postgres("count the tracked tasks"))?;
-        let nodes: BTreeMap<String, Tracked> =
-            rows.iter().map(|row| (row.get(0), Tracked { limit: row.get(1), count: row.get(2) })).collect();
-        let names: Vec<&String> = nodes.keys().collect();
-        let rows = self
-            .client
-            .query(&self.statements.batches, &[&self.seen.xmax, &self.seen.xip, snapshot, &names, &full])
-            .await
-            .map_err(DbError::postgres("count the tracked tasks"))?;
-        let mut batches: Vec<Batch> = Vec::new();
-        let mut refused = Refused::default();
-        for row in &rows {
-            let (job, xid, demand): (i64, String, (String, i64)) =
-                (row.get(0), row.get(1), (row.get(2), row.get(3)));
-            match row.get::<_, Option<bool>>(4) {
-                // What a predecessor began to take, or to refuse, is taken or refused whole.
-                Some(false) => continue,
-                Some(true) => {
-                    refused.push(job, xid, admit::REFUSED_BEFORE.to_owned());
-                    continue;
-                }
-                None => {}
-            }
-            match batches.iter_mut().find(|b| b.job == job && b.xid == xid) {
-                Some(batch) => batch.demands.push(demand),
-                None => batches.push(Batch { job, xid, demands: vec![demand] }),
-            }
-        }
-        for over in tracking::refuse(nodes, batches) {
-            refused.push(over.job, over.xid, over.message);
-        }
-        Ok(refused)
     }
 
     /// Answers also the requests that are left for the next turn.
@@ -571,177 +419,4 @@ fn lane(row: &Row) -> Lane {
 
 fn job_change(row: &Row) -> Option<(JobId, JobStatus)> {
     Some((JobId(row.get(0)), row.get::<_, String>(1).parse().ok()?))
-}
-
-/// The place of a kind of request in a turn.
-fn stage(kind: RequestKind) -> usize {
-    match kind {
-        RequestKind::JobCancel => 0,
-        RequestKind::TaskCancel => 1,
-        RequestKind::JobRetry | RequestKind::TaskRetry => 2,
-        RequestKind::JobPause => 3,
-        RequestKind::JobResume => 4,
-        RequestKind::JobDelete => 5,
-        RequestKind::JobCleanup => 6,
-        RequestKind::NodeDrain | RequestKind::NodeResume => 7,
-    }
-}
-
-/// A look's requests, sorted by kind.
-#[derive(Default)]
-struct Requests {
-    ids: Vec<i64>,
-    jobs: Vec<i64>,
-    job_cancel: Vec<i64>,
-    task_cancel: Vec<i64>,
-    job_retry: Vec<i64>,
-    task_retry: Vec<i64>,
-    commands: Vec<Option<String>>,
-    job_pause: Vec<i64>,
-    job_resume: Vec<i64>,
-    job_delete: Vec<i64>,
-    job_cleanup: Vec<i64>,
-    nodes: Vec<String>,
-    drain: Vec<bool>,
-    node_ids: Vec<i64>,
-}
-
-impl Requests {
-    /// Takes the requests that one turn can carry out, and leaves the rest for the next. A turn carries them out kind by
-    /// kind, so a request that would overtake an earlier one of its job waits, and those behind it with it. While tasks
-    /// are left to be admitted (`admitting`) requests about single tasks wait: theirs may be among them.
-    fn sort(requests: &[look::Request], admitting: bool) -> (Requests, Vec<look::Request>) {
-        let mut out = Requests::default();
-        let mut postponed: Vec<look::Request> = Vec::new();
-        let mut reached: HashMap<JobId, usize> = HashMap::new();
-        for r in requests {
-            if let (RequestKind::NodeDrain | RequestKind::NodeResume, Some(node)) = (r.kind, &r.argument) {
-                out.node(r.id, node, r.kind == RequestKind::NodeDrain);
-                continue;
-            }
-            let stage = stage(r.kind);
-            let behind = reached.get(&r.job).is_some_and(|reached| stage < *reached);
-            if behind || admitting && r.task.is_some() {
-                reached.insert(r.job, usize::MAX);
-                postponed.push(r.clone());
-                continue;
-            }
-            reached.insert(r.job, stage);
-            out.ids.push(r.id);
-            out.jobs.push(r.job.0);
-            match (r.kind, r.task) {
-                (RequestKind::JobCancel, _) => out.job_cancel.push(r.job.0),
-                (RequestKind::JobRetry, _) => out.job_retry.push(r.job.0),
-                (RequestKind::JobPause, _) => out.job_pause.push(r.job.0),
-                (RequestKind::JobResume, _) => out.job_resume.push(r.job.0),
-                (RequestKind::JobDelete, _) => out.job_delete.push(r.job.0),
-                (RequestKind::JobCleanup, _) => out.job_cleanup.push(r.job.0),
-                (RequestKind::TaskCancel, Some(task)) => out.task_cancel.push(task.0),
-                (RequestKind::TaskRetry, Some(task)) => {
-                    // The last word on a task counts.
-                    if let Some(i) = out.task_retry.iter().position(|t| *t == task.0) {
-                        out.commands[i] = r.argument.clone().or(out.commands[i].take());
-                    } else {
-                        out.task_retry.push(task.0);
-                        out.commands.push(r.argument.clone());
-                    }
-                }
-                (RequestKind::NodeDrain | RequestKind::NodeResume, _) => {}
-                // A row that names no task asks for nothing; it is answered all the same.
-                (RequestKind::TaskCancel | RequestKind::TaskRetry, None) => {}
-            }
-        }
-        (out, postponed)
-    }
-
-    /// The last word on a node counts; all are answered by what came of it.
-    fn node(&mut self, id: i64, node: &str, drain: bool) {
-        for (earlier, drained) in self.nodes.iter().zip(&mut self.drain) {
-            if earlier == node {
-                *drained = drain;
-            }
-        }
-        self.nodes.push(node.to_owned());
-        self.drain.push(drain);
-        self.node_ids.push(id);
-    }
-
-    fn retries(&self) -> bool {
-        !self.job_retry.is_empty() || !self.task_retry.is_empty()
-    }
-}
-
-/// The parallel arrays of [`claim::WINDOWS`].
-struct WindowParams {
-    lane: Vec<i32>,
-    rank: Vec<i32>,
-    task: Vec<i64>,
-    limit: Vec<i64>,
-}
-
-impl WindowParams {
-    fn new(turn: &Turn) -> WindowParams {
-        let mut p = WindowParams { lane: vec![], rank: vec![], task: vec![], limit: vec![] };
-        for w in &turn.windows {
-            let after = w.after.unwrap_or(claim::START);
-            p.lane.push(w.lane.0);
-            p.rank.push(after.rank);
-            p.task.push(after.task.0);
-            p.limit.push(i64::from(w.limit));
-        }
-        p
-    }
-
-    fn answers(&self, turn: &Turn, rows: &[Row]) -> Vec<Window> {
-        let mut answers: Vec<Window> =
-            turn.windows.iter().map(|w| Window { lane: w.lane, keys: Vec::new(), more: false }).collect();
-        for row in rows {
-            let lane = LaneId(row.get(0));
-            if let Some(i) = turn.windows.iter().position(|w| w.lane == lane) {
-                if answers[i].keys.len() < turn.windows[i].limit as usize {
-                    answers[i].keys.push(QueueKey { rank: row.get(1), task: TaskId(row.get(2)) });
-                } else {
-                    answers[i].more = true;
-                }
-            }
-        }
-        answers
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn request(id: i64, kind: RequestKind, job: i64, task: Option<i64>) -> look::Request {
-        look::Request { id, kind, job: JobId(job), task: task.map(TaskId), argument: None }
-    }
-
-    #[test]
-    fn a_request_never_overtakes_an_earlier_one_of_its_job() {
-        use RequestKind::{JobCancel, JobPause, JobResume, JobRetry};
-        let asked = [
-            request(1, JobRetry, 7, None),
-            request(2, JobCancel, 7, None),
-            request(3, JobResume, 7, None),
-            request(4, JobCancel, 8, None),
-            request(5, JobPause, 8, None),
-            request(6, JobResume, 8, None),
-        ];
-        let (now, later) = Requests::sort(&asked, false);
-        assert_eq!(now.ids, [1, 4, 5, 6]);
-        let (now, later) = Requests::sort(&later, false);
-        assert_eq!((now.ids, later.len()), (vec![2, 3], 0));
-    }
-
-    #[test]
-    fn requests_about_tasks_wait_until_all_tasks_are_admitted() {
-        let asked = [
-            request(1, RequestKind::TaskCancel, 7, Some(70)),
-            request(2, RequestKind::JobCancel, 7, None),
-            request(3, RequestKind::JobCancel, 8, None),
-        ];
-        let (now, later) = Requests::sort(&asked, true);
-        assert_eq!((now.ids, later.len()), (vec![3], 2));
-    }
 }
