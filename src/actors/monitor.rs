@@ -7,26 +7,27 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
 
 use actix::{
-    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, MessageResult, Recipient, SpawnHandle,
-    WrapFuture,
+    Actor, ActorFutureExt, Addr, AsyncContext, Context, Handler, Recipient, SpawnHandle, WrapFuture,
 };
 
 use tokio::time::Instant;
 
 use super::executor::{Assignment, Executor, Peers};
-use super::runner::{OpenFailure, Runner, SessionSource};
-use super::siding::{self, PlaceFreed, SessionReturned, Siding};
+use super::runner::{Runner, SessionSource};
+use super::siding::{self, Siding};
 use crate::db::{AttemptName, Completion};
 use crate::messages::{
-    AbandonTask, AcquireSlots, AdoptSlots, CancelAll, CancelTask, Crashed, EndBackend, Flush, GetSnapshot,
-    InterruptTask, LostOffice, NodeHeard, NodesFound, PrepareOutput, Publish, PublishHealth, Reload,
-    RequestCancel, Resolve, RunTurn, SessionsRetried, SetLimits, SlotAnswer, SlotPermit, SlotWant, Snapshot,
-    Suspect, TaskFinished, TaskLeft, Terminate, TicketMaker, TookOffice, TurnError, UseScratch, Wake, WakeAt,
+    AbandonTask, AcquireSlots, AdoptSlots, CancelTask, EndBackend, Flush, InterruptTask, PrepareOutput,
+    Publish, PublishHealth, RequestCancel, Resolve, RunTurn, SetLimits, SlotAnswer, SlotPermit, SlotWant,
+    Suspect, TicketMaker, TurnError, UseScratch, WakeAt,
 };
 use crate::meters::meters;
-use crate::model::yard::{self, Answer, Effect, Input, Mode, Rules, Seat, Standing, Yard};
+use crate::model::yard::{self, Answer, Effect, Input, Rules, Seat, Standing, Yard};
 use crate::model::{ClaimedTask, Epoch, Full, Lane, LiveAttempt, RetryPolicy, SessionKey, TaskId, Turn};
 use crate::settings::{self, Settings};
+
+mod hearing;
+mod opening;
 
 /// Whom the Monitor talks to.
 #[derive(Clone)]
@@ -114,13 +115,6 @@ pub struct Monitor {
     /// Ends the grace of a shutdown.
     grace: Option<SpawnHandle>,
 }
-
-/// How often idle sessions are looked over.
-const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_secs(1);
-/// How long after the grace of a shutdown the last turns may take.
-const LEAVE_ANYWAY: std::time::Duration = std::time::Duration::from_secs(10);
-/// The longest pause between two attempts to open a session.
-const MAX_BACK_OFF: std::time::Duration = std::time::Duration::from_secs(5);
 
 impl Monitor {
     /// A Monitor without an office: the Ledger's TookOffice sets it to work.
@@ -409,69 +403,6 @@ impl Monitor {
         self.running.remove(&task);
         self.begun.remove(&task);
     }
-
-    // ---------------------------------------------------------------- sessions
-
-    fn open(&mut self, key: SessionKey, ctx: &mut Context<Self>) {
-        let begun = Instant::now();
-        let opened = self.sessions.open(key.clone()).into_actor(self);
-        ctx.spawn(opened.map(move |opened, monitor, ctx| {
-            let opened = if monitor.siding.has_moved_since(&key.node, begun) {
-                Err(OpenFailure::Later {
-                    message: "the node leads elsewhere by now".to_owned(),
-                    suspect: false,
-                })
-            } else {
-                opened
-            };
-            monitor.opened(key, opened, ctx);
-        }));
-    }
-
-    fn opened(
-        &mut self,
-        key: SessionKey,
-        opened: Result<Box<dyn Runner>, OpenFailure>,
-        ctx: &mut Context<Self>,
-    ) {
-        match opened {
-            Ok(session) => {
-                if self.troubled.remove(&key).is_some() {
-                    tracing::info!(owner = key.owner, node = key.node, "sessions can be opened again");
-                }
-                self.feed(Input::SessionOpened(key.clone()), ctx);
-                self.keep(key, session, ctx);
-            }
-            Err(OpenFailure::Refused { sqlstate, message }) => {
-                tracing::debug!(owner = key.owner, node = key.node, sqlstate, "login refused: {message}");
-                self.feed(Input::SessionRefused { key, sqlstate, message }, ctx);
-            }
-            Err(OpenFailure::Later { message, suspect }) => {
-                if suspect {
-                    self.colleagues.suspect.do_send(Suspect(key.node.clone()));
-                }
-                let failures = self.troubled.entry(key.clone()).or_insert(0);
-                if *failures == 0 {
-                    tracing::warn!(
-                        owner = key.owner,
-                        node = key.node,
-                        "no session could be opened, trying again: {message}"
-                    );
-                }
-                *failures += 1;
-                let pause = std::time::Duration::from_millis(100 * 2u64.saturating_pow((*failures).min(6)))
-                    .min(MAX_BACK_OFF);
-                ctx.notify_later(SessionsRetried(key.clone()), pause.mul_f64(0.75 + super::chance() / 2.0));
-                self.feed(Input::SessionFailed(key), ctx);
-            }
-        }
-    }
-
-    fn keep(&mut self, key: SessionKey, session: Box<dyn Runner>, ctx: &mut Context<Self>) {
-        if self.siding.put(key.clone(), session, &self.settings.sessions) {
-            self.feed(Input::SessionReady(key), ctx);
-        }
-    }
 }
 
 /// The Yard's share of the settings.
@@ -497,254 +428,5 @@ pub fn limits(settings: &Settings) -> crate::model::Limits {
         max_task_executors: settings.limits.max_task_executors,
         max_task_executors_per_node: settings.limits.max_task_executors_per_node,
         per_node: settings.nodes.iter().filter_map(own).collect(),
-    }
-}
-
-impl Actor for Monitor {
-    type Context = Context<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(SWEEP_EVERY, |monitor, ctx| {
-            for key in monitor.siding.sweep(&monitor.settings.sessions) {
-                monitor.feed(Input::SessionGone(key), ctx);
-            }
-        });
-    }
-}
-
-impl Handler<Wake> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, _: Wake, ctx: &mut Self::Context) {
-        self.feed(Input::Woken, ctx);
-    }
-}
-
-impl Handler<TookOffice> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, office: TookOffice, ctx: &mut Self::Context) {
-        let TookOffice { epoch, term, token, resumed, live, tickets } = office;
-        self.office = Some(Office { epoch, term, token, tickets });
-        // The Yard expects no answer from an earlier term.
-        self.turn_number += 1;
-        let heard = self.nodes.iter().map(|(n, f)| NodeHeard { node: n.clone(), fault: f.clone() });
-        self.colleagues.health.do_send(PublishHealth(heard.collect()));
-        self.feed(Input::TookOffice { resumed, live }, ctx);
-    }
-}
-
-impl Handler<LostOffice> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, _: LostOffice, ctx: &mut Self::Context) {
-        self.office = None;
-        self.turn_number += 1;
-        self.feed(Input::LostOffice, ctx);
-    }
-}
-
-impl Handler<TaskFinished> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, end: TaskFinished, ctx: &mut Self::Context) {
-        if self.executors.get(&end.task).is_none_or(|(attempt, _)| *attempt != end.attempt) {
-            return;
-        }
-        let ran = self.begun.remove(&end.task).map(|begun| begun.elapsed());
-        if let Some(ran) = ran {
-            meters().attempt_ended(end.outcome.name(), ran);
-        }
-        self.forget(end.task);
-        tracing::debug!(task = end.task.0, attempt = end.attempt, "attempt ended");
-        let TaskFinished { task, attempt, outcome, .. } = end;
-        self.feed(Input::Finished { task, attempt, outcome, ran, chance: super::chance() }, ctx);
-    }
-}
-
-impl Handler<TaskLeft> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, left: TaskLeft, ctx: &mut Self::Context) {
-        if self.executors.get(&left.task).is_none_or(|(attempt, _)| *attempt != left.attempt) {
-            return;
-        }
-        self.forget(left.task);
-        self.feed(Input::Left { task: left.task, attempt: left.attempt }, ctx);
-    }
-}
-
-impl Handler<Crashed> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, crash: Crashed, ctx: &mut Self::Context) {
-        if self.executors.get(&crash.task).is_none_or(|(attempt, _)| *attempt != crash.attempt) {
-            return;
-        }
-        tracing::error!(
-            task = crash.task.0,
-            attempt = crash.attempt,
-            "an executor crashed; finding out what became of its attempt"
-        );
-        self.executors.remove(&crash.task);
-        if let (Some((task, key)), Some(permit)) = (self.running.remove(&crash.task), crash.permit) {
-            self.feed(Input::PlaceLost(crash.task), ctx);
-            self.execute(task, key, None, permit, false, ctx);
-        }
-    }
-}
-
-impl Handler<SessionReturned> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, back: SessionReturned, ctx: &mut Self::Context) {
-        self.keep(back.key, back.session, ctx);
-    }
-}
-
-impl Handler<PlaceFreed> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, PlaceFreed { task, attempt, place }: PlaceFreed, ctx: &mut Self::Context) {
-        let ours = self.executors.get(&task).is_some_and(|(number, _)| *number == attempt);
-        match place {
-            Some(place)
-                if ours
-                    && self.siding.may_lend(&place.key, place.session.as_ref(), &self.settings.sessions) =>
-            {
-                self.freed = Some((task, place));
-                self.feed(Input::PlaceFreed(task), ctx);
-                // Nobody chose anything: its office is over.
-                self.return_place(task, ctx);
-            }
-            // The slots go back by being dropped.
-            Some(_) | None if ours => self.feed(Input::PlaceLost(task), ctx),
-            Some(_) | None => {}
-        }
-    }
-}
-
-impl Handler<SessionsRetried> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, SessionsRetried(key): SessionsRetried, ctx: &mut Self::Context) {
-        self.feed(Input::SessionsRetried(key), ctx);
-    }
-}
-
-impl Handler<NodeHeard> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, heard: NodeHeard, ctx: &mut Self::Context) {
-        let NodeHeard { node, fault } = heard.clone();
-        let before = self.nodes.insert(node.clone(), fault.clone()).flatten();
-        match (&fault, before) {
-            (Some(fault), _) => {
-                tracing::warn!(node, "the node is down, its tasks wait: {fault}");
-                // Sessions that wait there are of no more use; a silent one would only show it when lent.
-                for key in self.siding.moved(&node) {
-                    self.feed(Input::SessionGone(key), ctx);
-                }
-            }
-            (None, Some(_)) => tracing::info!(node, "the node is well again"),
-            (None, None) => {}
-        }
-        self.colleagues.health.do_send(PublishHealth(vec![heard]));
-        self.feed(Input::NodeHeard { node, well: fault.is_none() }, ctx);
-    }
-}
-
-impl Handler<Terminate> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, _: Terminate, ctx: &mut Self::Context) {
-        tracing::info!(
-            "terminating: nothing new starts, running tasks have {:?}",
-            self.settings.shutdown.grace
-        );
-        // Whatever keeps the last turns from being taken, the process leaves; recovery does the rest.
-        ctx.run_later(self.settings.shutdown.grace + LEAVE_ANYWAY, |monitor, _| {
-            if monitor.yard.mode() != Mode::Stopped {
-                tracing::error!("what is left could not be settled in time; leaving it to the next start");
-                (monitor.colleagues.stopped)(false);
-            }
-        });
-        self.feed(Input::Terminate, ctx);
-    }
-}
-
-impl Handler<CancelAll> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, _: CancelAll, ctx: &mut Self::Context) {
-        tracing::info!("cancelling every job that runs here, then leaving");
-        self.feed(Input::CancelAll, ctx);
-    }
-}
-
-impl Handler<Reload> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, Reload(newer): Reload, ctx: &mut Self::Context) {
-        let newer = newer.with_found(&self.found);
-        let changes = settings::changes(&self.settings, &newer);
-        let say = |c: &settings::Change| format!("{} = {} (was {})", c.key, c.after, c.before);
-        let (live, restart): (Vec<_>, Vec<_>) = changes.iter().partition(|c| c.reloadable);
-        tracing::info!(
-            "settings reloaded: {}{}",
-            if live.is_empty() {
-                "nothing changed".to_owned()
-            } else {
-                live.into_iter().map(say).collect::<Vec<_>>().join(", ")
-            },
-            if restart.is_empty() {
-                String::new()
-            } else {
-                format!("; needs a restart: {}", restart.into_iter().map(say).collect::<Vec<_>>().join(", "))
-            }
-        );
-        let now = self.settings.reloaded(&newer);
-        let before = std::mem::replace(&mut self.settings, now);
-        let url = |settings: &Settings, name: &String| settings.nodes.get(name).and_then(|n| n.url.clone());
-        let moved = before.nodes.keys().filter(|name| url(&before, name) != url(&self.settings, name));
-        let gone: Vec<SessionKey> = moved.flat_map(|node| self.siding.moved(node)).collect();
-        self.colleagues.limits.do_send(SetLimits {
-            limits: limits(&self.settings),
-            reserve_after: self.settings.limits.reserve_after,
-        });
-        self.colleagues.publish.do_send(Publish(Box::new(self.settings.clone())));
-        (self.colleagues.reloaded)(&self.settings);
-        // From here on sessions are opened where the new settings lead.
-        for key in gone {
-            self.feed(Input::SessionGone(key), ctx);
-        }
-        self.feed(Input::Reloaded(rules(&self.settings)), ctx);
-    }
-}
-
-impl Handler<NodesFound> for Monitor {
-    type Result = ();
-
-    fn handle(&mut self, NodesFound(found): NodesFound, ctx: &mut Self::Context) {
-        if self.found != found {
-            self.found = found;
-            self.handle(Reload(Box::new(self.settings.clone())), ctx);
-        }
-    }
-}
-
-impl Handler<GetSnapshot> for Monitor {
-    type Result = MessageResult<GetSnapshot>;
-
-    fn handle(&mut self, _: GetSnapshot, _: &mut Self::Context) -> Self::Result {
-        let mut running: Vec<TaskId> = self.yard.running().collect();
-        running.sort_unstable();
-        MessageResult(Snapshot {
-            epoch: self.office.as_ref().map(|o| o.epoch),
-            mode: self.yard.mode(),
-            running,
-            unsettled: self.yard.unsettled(),
-            idle_sessions: self.yard.idle_sessions(),
-        })
     }
 }
