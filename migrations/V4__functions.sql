@@ -261,32 +261,27 @@ AS $$ SELECT yardmaster.node_request('node_drain', node) $$;
 CREATE FUNCTION yardmaster.node_resume(node text) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
 AS $$ SELECT yardmaster.node_request('node_resume', node) $$;
 
--- Removes a job that has ended, with its tasks and their history. It is gone for people from the leader's next turn on;
--- its rows follow in small batches.
-CREATE FUNCTION yardmaster.job_delete(job_id bigint) RETURNS bigint
+-- Asks for what only a job that has ended takes; an unknown one is refused by job_request.
+CREATE FUNCTION yardmaster.ended_job_request(kind yardmaster.request_kind, its_id bigint, done text) RETURNS bigint
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE its_state yardmaster.job_status;
 BEGIN
-    SELECT j.state INTO its_state FROM yardmaster.job j WHERE j.job_id = job_delete.job_id;
+    SELECT j.state INTO its_state FROM yardmaster.job j WHERE j.job_id = its_id;
     IF FOUND AND its_state NOT IN ('finished', 'cancelled', 'failed') THEN
-        RAISE EXCEPTION 'job % is %: only a job that has ended can be deleted', job_id, its_state
+        RAISE EXCEPTION 'job % is %: only a job that has ended can be %', its_id, its_state, done
             USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Cancel it first.';
     END IF;
-    RETURN yardmaster.job_request('job_delete', job_id);
+    RETURN yardmaster.job_request(kind, its_id);
 END $$;
 
+-- Removes a job that has ended, with its tasks and their history. It is gone for people from the leader's next turn on;
+-- its rows follow in small batches.
+CREATE FUNCTION yardmaster.job_delete(job_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.ended_job_request('job_delete', job_id, 'deleted') $$;
+
 -- Removes what a job that has ended left behind on nodes and in its folder, whatever its clean-up policy. Again: no error.
-CREATE FUNCTION yardmaster.job_cleanup(job_id bigint) RETURNS bigint
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
-DECLARE its_state yardmaster.job_status;
-BEGIN
-    SELECT j.state INTO its_state FROM yardmaster.job j WHERE j.job_id = job_cleanup.job_id;
-    IF FOUND AND its_state NOT IN ('finished', 'cancelled', 'failed') THEN
-        RAISE EXCEPTION 'job % is %: only a job that has ended can be cleaned up', job_id, its_state
-            USING ERRCODE = 'object_not_in_prerequisite_state', HINT = 'Cancel it first.';
-    END IF;
-    RETURN yardmaster.job_request('job_cleanup', job_id);
-END $$;
+CREATE FUNCTION yardmaster.job_cleanup(job_id bigint) RETURNS bigint LANGUAGE sql SET search_path = pg_catalog, pg_temp
+AS $$ SELECT yardmaster.ended_job_request('job_cleanup', job_id, 'cleaned up') $$;
 
 -- Runs a failed, cancelled or unscheduled task again, with another command if one is given, which needs the right
 -- to become the task's owner.

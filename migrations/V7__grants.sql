@@ -18,6 +18,7 @@ GRANT EXECUTE ON FUNCTION yardmaster.may_become(name), yardmaster.may_steer(bigi
     yardmaster.check_field(text, text, jsonb), yardmaster.check_nodes_involved(text[]),
     yardmaster.check_id(text, bigint), yardmaster.check_candidates(text, text[]), yardmaster.candidates_of(jsonb),
     yardmaster.job_submit(jsonb), yardmaster.job_request(yardmaster.request_kind, bigint),
+    yardmaster.ended_job_request(yardmaster.request_kind, bigint, text),
     yardmaster.task_request(yardmaster.request_kind, bigint, text),
     yardmaster.job_cancel(bigint), yardmaster.job_retry(bigint), yardmaster.job_pause(bigint),
     yardmaster.job_resume(bigint), yardmaster.job_delete(bigint), yardmaster.job_cleanup(bigint),

@@ -45,12 +45,7 @@ async fn scenario_20_nodes_of_a_coordinator_appear_by_id_and_nodes_involved_coun
     // Both burden both nodes, of which each takes one task; commands run where the table says.
     let insert = "INSERT INTO yardmaster.task (job_id, command, nodes_involved)
                   SELECT $1, 'SELECT pg_sleep(0.3)', ARRAY[1,2] FROM generate_series(1,2)";
-    let job: i64 = db
-        .alice
-        .query_one("INSERT INTO yardmaster.job DEFAULT VALUES RETURNING job_id", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let job = db.new_job().await;
     db.alice.execute(insert, &[&job]).await.unwrap();
     let on = |node: &str| json!({ "command": format!("INSERT INTO ledger VALUES ({node})"), "node": node });
     let tasks: Vec<Value> = vec![on("1"), on("2")];

@@ -91,12 +91,7 @@ async fn an_attempt_that_fails_leaves_no_file() {
 #[tokio::test]
 async fn names_that_are_none_are_refused() {
     let db = Db::new().await;
-    let job: i64 = db
-        .alice
-        .query_one("INSERT INTO yardmaster.job DEFAULT VALUES RETURNING job_id", &[])
-        .await
-        .unwrap()
-        .get(0);
+    let job = db.new_job().await;
     let insert = "INSERT INTO yardmaster.task (job_id, command, output) VALUES ($1, 'COPY t TO STDOUT', $2)";
     for name in
         ["../a.csv", "/etc/passwd", "a/b", "..", ".", ".hidden", "-rf", "", "a\nb", "a b", &"x".repeat(101)]

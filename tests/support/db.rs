@@ -146,6 +146,12 @@ impl Db {
         self.alice.query_one("SELECT yardmaster.job_submit($1)", &[&job]).await.unwrap().get(0)
     }
 
+    /// A job of alice's without tasks, to which a test adds some.
+    pub async fn new_job(&self) -> i64 {
+        let sql = "INSERT INTO yardmaster.job DEFAULT VALUES RETURNING job_id";
+        self.alice.query_one(sql, &[]).await.unwrap().get(0)
+    }
+
     /// Submits a job of one task as alice; returns job and task.
     pub async fn submit_one(&self, command: &str) -> (i64, i64) {
         let job = self.submit(serde_json::json!({ "task": [{ "command": command }] })).await;
