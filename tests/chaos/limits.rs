@@ -16,7 +16,7 @@ const ALIVE: &str = "
 SELECT a.pid, a.application_name, a.xact_start::text, coalesce(yardmaster.slot_nodes(t.node, t.nodes_involved), '{}')
   FROM pg_stat_activity a
   LEFT JOIN yardmaster.task_spec t ON t.task_id = split_part(split_part(a.application_name, ' ', 2), '/', 2)::bigint
- WHERE a.application_name ~ '^yardmaster [0-9]+/[0-9]+/[0-9]+$' AND a.state = 'active' AND a.xact_start IS NOT NULL";
+ WHERE a.application_name ~ '^yardmaster [0-9]+/[1-9][0-9]*/[0-9]+$' AND a.state = 'active' AND a.xact_start IS NOT NULL";
 
 /// The most attempts seen alive at once.
 #[derive(Default, Debug)]

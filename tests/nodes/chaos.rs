@@ -18,9 +18,10 @@ use crate::support::{Db, Launch, Proxy, Service, Weather, own, until};
 /// The limit of each node.
 const LIMIT: usize = 4;
 
-/// An attempt is told from the next one on the same backend by its name and its transaction.
+/// An attempt is told from the next one on the same backend by its name and its transaction. Task 0 is the clean-up of
+/// scratch schemas, which needs no slot.
 const ATTEMPTS: &str = "SELECT concat_ws(' ', pid, application_name, xact_start) FROM pg_stat_activity
-    WHERE datname = current_database() AND application_name ~ '^yardmaster [0-9]+/' AND state = 'active' AND xact_start IS NOT NULL";
+    WHERE datname = current_database() AND application_name ~ '^yardmaster [0-9]+/[1-9]' AND state = 'active' AND xact_start IS NOT NULL";
 
 const LEFT_BEHIND: &str = "SELECT count(*) FROM pg_namespace WHERE nspname ~ '^yardmaster_.'";
 
